@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -12,7 +14,11 @@ import (
 type part struct {
 	Name     string
 	Findings []admin.DiagnosisView
+	worst    int // index of a level
 }
+
+// levels are those of findings, the worst last.
+var levels = []string{adapters.LevelOK.String(), adapters.LevelUnknown.String(), adapters.LevelWarning.String(), adapters.LevelBroken.String()}
 
 type doctorData struct {
 	Run              bool
@@ -37,7 +43,14 @@ func (s *server) doctor(r *http.Request) (*page, error) {
 			}
 			last := &d.Parts[len(d.Parts)-1]
 			last.Findings = append(last.Findings, f)
+			last.worst = max(last.worst, slices.Index(levels, f.Level))
 		}
+		for _, p := range d.Parts { // what is wrong comes first
+			slices.SortStableFunc(p.Findings, func(a, b admin.DiagnosisView) int {
+				return cmp.Compare(slices.Index(levels, b.Level), slices.Index(levels, a.Level))
+			})
+		}
+		slices.SortStableFunc(d.Parts, func(a, b part) int { return cmp.Compare(b.worst, a.worst) })
 	}
 	return &page{Name: "doctor", Title: "Doctor", Data: d}, nil
 }

@@ -374,7 +374,7 @@ func mendMore(t *testing.T, s *site, b *browser) {
 	b.want("/doctor", "Examine")
 	b.submit("Examine", nil)
 	b.has("Source app", "Destination hook", "Route eu_orders", "No problems found")
-	b.want("/retention", "No source has a retention")
+	b.want("/retention", "so rows stay in the tables")
 	b.want("/confirm?action=retain", "Nothing to remove")
 	for _, action := range []string{"rebase", "forget"} {
 		if n := s.count(`SELECT count(*) FROM outrider_audit WHERE action = '` + action + `'`); n != 1 {
