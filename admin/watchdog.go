@@ -74,7 +74,8 @@ const (
 	watchedRows   = 500              // rows that wait in a queue
 	watchedChecks = 20               // of them that are looked at closely in a check
 	watchedRetry  = time.Hour        // how long a failed row may wait where its table has no column for when it is due
-	watchShare    = 100              // the watchdog rests for so many times as long as a check took
+	watchShare    = 100              // the watchdog rests for so many times as long as a check took,
+	watchRest     = 10               // and for so many limits at most
 	watchLog      = time.Minute      // how often a route is logged
 	watchPatience = 20 * time.Second // of a check
 	chunkLanes    = 512              // lanes in a statement
@@ -104,8 +105,14 @@ func (w *watchdog) run(ctx context.Context, c *Console) {
 		}
 		begun := time.Now()
 		w.check(ctx, c, begun)
-		pause = max(w.limit/2, watchShare*time.Since(begun))
+		pause = w.rest(time.Since(begun))
 	}
+}
+
+// rest is how long the watchdog rests after a check. One that got no answer from a database took long without having been work: that
+// must not blind the watchdog for long.
+func (w *watchdog) rest(took time.Duration) time.Duration {
+	return max(w.limit/2, min(watchShare*took, watchRest*w.limit))
 }
 
 // pausedGroup is a group of a route that an operator paused.

@@ -239,6 +239,17 @@ func TestTheWatchdogLeavesOthersLanesToThem(t *testing.T) {
 	})
 }
 
+// Checks are work for the database, so the watchdog rests after them; but one that got no answer does not blind it.
+func TestTheWatchdogRestsAndIsNotBlinded(t *testing.T) {
+	t.Parallel()
+	w := newWatchdog(time.Minute, nil)
+	for took, want := range map[time.Duration]time.Duration{time.Millisecond: 30 * time.Second, 2 * time.Second: 200 * time.Second, watchPatience: 10 * time.Minute} {
+		if got := w.rest(took); got != want {
+			t.Errorf("after a check of %v it rests for %v, want %v", took, got, want)
+		}
+	}
+}
+
 // A paused group explains nothing about the others of its route.
 func TestTheWatchdogWatchesARouteWithAPausedGroup(t *testing.T) {
 	kennels(t, func(k *kennel) {

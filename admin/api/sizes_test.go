@@ -57,7 +57,7 @@ func fill(t *testing.T, conn *pgx.Conn, parked, routes, addresses int) {
 	exec(fmt.Sprintf(parkedRowsSQL, parked, routes))
 	exec(fmt.Sprintf(`INSERT INTO outrider_audit (by, action, filter, changed) SELECT 'alice', 'redrive', '{"route": "r7"}', i FROM generate_series(1, %d) AS i`, parked/50))
 	exec(fmt.Sprintf(`INSERT INTO outrider_operation (id, kind, subject, place, rate, by, state, total, done, created_at, updated_at, ended_at)
-		SELECT 'O' || lpad(i::text, 25, '0'), 'redrive', '{"filter": {"Route": "r7"}}', '{}', 0, 'alice', 'done', i, i, t, t, t FROM generate_series(1, %d) AS i, now() AS t`, parked/500))
+		SELECT 'O' || lpad(i::text, 25, '0'), 'redrive', '{"filter": {"Route": "r7"}}', '{}', 0, 'alice', 'done', i, 0, t, now(), t FROM generate_series(1, %d) AS i, now() AS t`, parked/500))
 	for _, table := range []string{"outrider_parked", "outrider_cursor", "outrider_outbox", "outrider_pause", "outrider_audit", "outrider_operation"} {
 		exec("VACUUM ANALYZE " + table)
 	}
