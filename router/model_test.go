@@ -99,6 +99,15 @@ func (w *world) checkParked(s adapters.Settlement) {
 
 // deliver applies the scripts to a batch; cut tells that the process is dead.
 func (w *world) deliver(ctx context.Context, batch []*message.Message, cut *atomic.Bool) []error {
+	errs, arrivals := w.attempt(ctx, batch, cut)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.arrivals = append(w.arrivals, arrivals...)
+	return errs
+}
+
+// attempt is what would arrive of a batch.
+func (w *world) attempt(ctx context.Context, batch []*message.Message, cut *atomic.Bool) (errs []error, arrivals []arrived) {
 	w.mu.Lock()
 	for _, msg := range batch {
 		w.checkSkipped(msg.UUID)
@@ -114,7 +123,7 @@ func (w *world) deliver(ctx context.Context, batch []*message.Message, cut *atom
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	errs := make([]error, len(batch))
+	errs = make([]error, len(batch))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	blocked := map[string]bool{}
@@ -135,9 +144,9 @@ func (w *world) deliver(ctx context.Context, batch []*message.Message, cut *atom
 			continue
 		}
 		position, _ := strconv.ParseInt(msg.Metadata[outbox.MetaPosition], 10, 64)
-		w.arrivals = append(w.arrivals, arrived{msg.UUID, group, position})
+		arrivals = append(arrivals, arrived{msg.UUID, group, position})
 	}
-	return errs
+	return errs, arrivals
 }
 
 // link is one instance's connection to the world.

@@ -30,11 +30,14 @@ type queueScenario struct {
 	faults       int  // of ten messages, so many fail in some way
 	broken       bool // statements may fail after they were carried out
 	blind        bool
+	transactions bool // deliveries commit with what settles them
 	seed         uint64
 	steps        []step
 }
 
-func drawQueueScenario(t *rapid.T) queueScenario {
+// drawQueueScenario draws one whose steps are of these kinds, and those that every scenario has.
+func drawQueueScenario(t *rapid.T, kinds ...string) queueScenario {
+	kinds = append(kinds, "write", "write", "write", "restart", "crash", "outage", "stolen", "foreign", "evict")
 	sc := queueScenario{
 		order: rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderGroup, adapters.OrderGroup, adapters.OrderNone}).Draw(t, "order"),
 		claims: Claims{
@@ -58,7 +61,7 @@ func drawQueueScenario(t *rapid.T) queueScenario {
 	sc.ordering.Static = sc.addresses == 1 && rapid.Bool().Draw(t, "static")
 	for range rapid.IntRange(1, 8).Draw(t, "steps") {
 		sc.steps = append(sc.steps, step{
-			kind: rapid.SampledFrom([]string{"write", "write", "write", "restart", "crash", "outage", "stolen", "foreign", "evict"}).Draw(t, "kind"),
+			kind: rapid.SampledFrom(kinds).Draw(t, "kind"),
 			wait: time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond,
 			rows: rapid.IntRange(1, 80).Draw(t, "rows"),
 		})
@@ -77,7 +80,8 @@ type queueRun struct {
 	dupes  int         // claims that were cut off or stolen: so many may come again
 	faulty atomic.Bool // an outcome was unknown: anything that was in memory may
 	lent   *lending
-	begun  time.Time // the present instance
+	paused map[string]time.Time // groups, since when
+	begun  time.Time            // the present instance
 
 	link   *link
 	store  *mortal
@@ -92,7 +96,7 @@ func newQueueRun(sc queueScenario) *queueRun {
 	r.world = &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
 		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}}
 	r.table.timeout, r.table.blind = sc.claims.Timeout, sc.blind
-	r.lent = &lending{}
+	r.lent, r.paused = &lending{}, map[string]time.Time{}
 	r.table.lending = r.lent
 	random := rand.New(rand.NewPCG(sc.seed, 3))
 	r.table.delay = func() time.Duration {
@@ -152,6 +156,9 @@ func (r *queueRun) start() error {
 	route := Route{
 		Name: "jobs", Queue: r.queue, State: r.store, Destination: r.link, Order: r.order, Claims: r.claims,
 		Poll: Poll{Max: 200 * time.Millisecond, Batch: r.batch},
+	}
+	if r.transactions {
+		r.inTransactions(&route)
 	}
 	r.world.equip(&route, r.deliverFirst)
 	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{route})
@@ -223,6 +230,10 @@ func (r *queueRun) play(s step) error {
 		r.foreign(s)
 	case "evict": // another instance takes the lanes and gives them back
 		r.state.evict()
+	case "pause":
+		return r.pauseGroups(s.rows)
+	case "resume":
+		return r.resumeGroups()
 	}
 	time.Sleep(s.wait)
 	return nil
@@ -268,6 +279,9 @@ func (r *queueRun) all() error {
 			r.observe()
 		}
 	}
+	if err := r.resumeGroups(); err != nil {
+		return err
+	}
 	for end := time.Now().Add(patience); !r.settledAll() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 		if r.random.IntN(60) == 0 {
@@ -306,6 +320,9 @@ func (r *queueRun) verify() error {
 			r.world.complain("%s ends with %d attempts, but failed %d times", row.ID, row.attempts, charged[row.ID])
 		}
 		again += max(n-1, 0)
+	}
+	if r.transactions && again > 0 {
+		r.world.complain("%d came twice, though deliveries commit with what settles them", again)
 	}
 	if again > r.dupes && !r.faulty.Load() && !r.evicted() {
 		r.world.complain("%d came twice, at most %d may", again, r.dupes)
