@@ -173,7 +173,7 @@ func (d *doctor) state(ctx context.Context, part string, k assembly.StateKind) {
 	}
 }
 
-// notReached reports a state store that cannot be opened: once, where a source's
+// notReached reports a state store or a destination that cannot be reached: once, where a source's
 // database is away as well.
 func (d *doctor) notReached(part string, err error) {
 	if text, fix, ok := assembly.ConnectionProblem(err); ok {
@@ -318,7 +318,12 @@ func (d *doctor) examine(ctx context.Context, part string, open func() (adapters
 		d.add(part, adapters.Finding{Subject: "settings", Text: "valid; there is nothing to reach"})
 		return
 	}
-	if err := checker.Check(ctx); err != nil {
+	err = checker.Check(ctx)
+	if _, _, away := assembly.ConnectionProblem(err); away {
+		d.notReached(part, err)
+		return
+	}
+	if err != nil {
 		d.add(part, adapters.FindingsOf("check", err)...)
 		return
 	}

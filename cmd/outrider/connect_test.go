@@ -67,3 +67,29 @@ func TestADatabaseThatLetsNobodyInIsSaidOnce(t *testing.T) {
 		})
 	}
 }
+
+// A destination in a database that lets no connection in is told by doctor and at the start in the same words, and its address names the table.
+func TestADestinationWhoseDatabaseLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	for name, destination := range map[string]string{"river": "type: river", "sql": "type: sql, table: copy"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "")
+			s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: postgres, url: %q}\ndestinations:\n  out: {%s, url: %q}\nroutes:\n  one: {from: app, to: out}\n",
+				testenv.Postgres(t), destination, "postgres://relay:hunter2@127.0.0.1:1/shop"))
+			if got := s.call("init"); got.code != 0 {
+				t.Fatal(got)
+			}
+			got := s.call("doctor")
+			const what = "cannot connect to PostgreSQL at 127.0.0.1:1: connection refused"
+			if strings.Count(got.out, what) != 1 || strings.Count(got.out, "start the server") != 1 {
+				t.Errorf("want once %q in\n%s", what, got.out)
+			}
+			for _, never := range []string{"hunter2", "failed to connect", "dial"} {
+				if strings.Contains(got.out, never) {
+					t.Errorf("%q in\n%s", never, got.out)
+				}
+			}
+		})
+	}
+}

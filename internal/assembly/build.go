@@ -197,10 +197,13 @@ func (b *Builder) RouterConfig() router.Config {
 }
 
 // RedactURL masks what may be secret in an address: user information and the
-// query of a URL. Other addresses are shown as they are.
+// query of a URL. Other addresses are shown as they are, and so is the table behind the name of a PostgreSQL database.
 func RedactURL(address string) string {
 	if !strings.Contains(address, "://") {
 		return address
+	}
+	if database, table, ok := strings.Cut(address, " "); ok && strings.HasPrefix(address, "postgres://") {
+		return RedactURL(database) + " " + table
 	}
 	u, err := url.Parse(address)
 	if err != nil {

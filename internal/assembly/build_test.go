@@ -84,3 +84,18 @@ func TestChecksReportInOrder(t *testing.T) {
 		t.Errorf("no checks found %v", got)
 	}
 }
+
+func TestRedactURLShowsTables(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"postgres://127.0.0.1:5432/app public.river_job": "postgres://127.0.0.1:5432/app public.river_job",
+		`postgres://h:1/app "a b".c, d`:                  `postgres://h:1/app "a b".c, d`,
+		"https://user:secret@h/in?key=secret":            "https://%2A%2A%2A@h/in?***",
+		"https://h/in?key=a secret":                      "https://h/in?***",
+		"orders":                                         "orders",
+	} {
+		if got := RedactURL(address); got != want {
+			t.Errorf("%s is shown as %s, want %s", address, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -26,6 +27,9 @@ func (b *Builder) buildDestination(ctx context.Context, p *Parts, name string) (
 			if err := c.Check(ctx); err != nil {
 				// Not a failed start: what is down comes back, and what is missing
 				// is created. Until then its messages wait.
+				if text, _, away := ConnectionProblem(err); away {
+					err = errors.New(text)
+				}
 				b.log.Warn("destination is not ready; its messages wait", "destination", name, "error", err)
 			}
 			return nil

@@ -165,7 +165,7 @@ func (t *target) refused(ctx context.Context, s *shape, err error) error {
 }
 
 func (t *target) explain(what string, err error) error {
-	return fmt.Errorf("sql: %s: %s: %w", fullName(t.name), what, err)
+	return fmt.Errorf("sql: %s: %s: %w", fullName(t.name), what, pg.Plainly(err))
 }
 
 func (t *target) fixes() pgdelivery.Fixes {
@@ -185,6 +185,9 @@ func (d *Destination) Check(ctx context.Context) error {
 			err = t.permitted(ctx, s)
 		}
 		if err != nil {
+			if away, ok := pg.NotConnected(err); ok {
+				return away // whichever table it is
+			}
 			errs = append(errs, withoutKind(pgdelivery.Classify(t.explain("look at the table", err), t.fixes())))
 		}
 	}
