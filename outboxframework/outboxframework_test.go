@@ -35,12 +35,12 @@ func TestSettingsHaveTheFrameworksDefaults(t *testing.T) {
 	const url = "postgres://app@127.0.0.1/app"
 	cfg, err := outboxframework.NewSettings().Config(url)
 	must(t, err)
-	check(t, cfg, 4, 1000, 200, 5*time.Second, config.Retry{Attempts: 10, Base: config.Duration(200 * time.Millisecond), Max: config.Duration(time.Minute), Jitter: 0.5, Growth: "exponential"})
+	check(t, cfg, 4, 1000, 200, 5*time.Second, config.HotPath{Queue: 1000, SkipRecent: config.Duration(time.Second)}, config.Retry{Attempts: 10, Base: config.Duration(200 * time.Millisecond), Max: config.Duration(time.Minute), Jitter: 0.5, Growth: "exponential"})
 	cfg, err = outboxframework.NewSettings().SetDispatcherWorkers(8).SetHotQueueCapacity(1).SetColdQueueCapacity(50).SetPollerEnabled(true).
 		SetPollerInterval(time.Second).SetPollerBatchSize(20).SetPollerSkipRecent(0).SetRetryBaseDelay(time.Second).SetRetryMaxDelay(time.Hour).
 		SetRetryMaxAttempts(3).Config(url)
 	must(t, err)
-	check(t, cfg, 8, 50, 20, time.Second, config.Retry{Attempts: 3, Base: config.Duration(time.Second), Max: config.Duration(time.Hour), Jitter: 0.5, Growth: "exponential"})
+	check(t, cfg, 8, 50, 20, time.Second, config.HotPath{Queue: 1}, config.Retry{Attempts: 3, Base: config.Duration(time.Second), Max: config.Duration(time.Hour), Jitter: 0.5, Growth: "exponential"})
 	if _, err := outboxframework.NewSettings().SetPollerEnabled(false).Config(url); err == nil || !strings.Contains(err.Error(), "pollerEnabled") {
 		t.Errorf("without polls: %v", err)
 	}
@@ -49,13 +49,13 @@ func TestSettingsHaveTheFrameworksDefaults(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, cfg *config.Config, workers, inMemory, batch int, every time.Duration, retry config.Retry) {
+func check(t *testing.T, cfg *config.Config, workers, inMemory, batch int, every time.Duration, hot config.HotPath, retry config.Retry) {
 	t.Helper()
 	src, _ := cfg.Sources[outboxframework.Source].(*config.Postgres)
 	to, _ := cfg.Destinations[outboxframework.Destination].(*config.Listeners)
 	r, _ := cfg.Routes[0].Middleware[1].(*config.Retry)
-	if to.Workers != workers || src.Claims.InMemory != inMemory || src.Poll.Batch != batch || src.Poll.Min.Std() != every || src.Poll.Max.Std() != every || *r != retry {
-		t.Errorf("workers %d, claims %+v, poll %+v, retry %+v", to.Workers, src.Claims, src.Poll, *r)
+	if to.Workers != workers || src.Claims.InMemory != inMemory || src.Poll.Batch != batch || src.Poll.Min.Std() != every || src.Poll.Max.Std() != every || src.HotPath != hot || *r != retry {
+		t.Errorf("workers %d, claims %+v, poll %+v, hot path %+v, retry %+v", to.Workers, src.Claims, src.Poll, src.HotPath, *r)
 	}
 }
 
@@ -153,14 +153,16 @@ type exporter struct {
 	counts map[string]int
 }
 
-func (e *exporter) IncrementColdEnqueued()          { e.counts["cold"]++ }
-func (e *exporter) IncrementDispatchSuccess()       { e.counts["success"]++ }
-func (e *exporter) IncrementDispatchFailure()       { e.counts["failure"]++ }
-func (e *exporter) IncrementDispatchDead()          { e.counts["dead"]++ }
-func (e *exporter) IncrementHotEnqueued()           { e.counts["hot"]++ }
-func (e *exporter) IncrementHotDropped()            { e.counts["dropped"]++ }
-func (e *exporter) RecordQueueDepths(hot, n int)    { e.counts["waiting"], e.counts["depth"] = hot, n }
-func (e *exporter) RecordOldestLag(d time.Duration) { e.counts["lag"] = int(d) }
+func (e *exporter) IncrementColdEnqueued()       { e.counts["cold"]++ }
+func (e *exporter) IncrementDispatchSuccess()    { e.counts["success"]++ }
+func (e *exporter) IncrementDispatchFailure()    { e.counts["failure"]++ }
+func (e *exporter) IncrementDispatchDead()       { e.counts["dead"]++ }
+func (e *exporter) IncrementHotEnqueued()        { e.counts["hot"]++ }
+func (e *exporter) IncrementHotDropped()         { e.counts["dropped"]++ }
+func (e *exporter) RecordQueueDepths(hot, n int) { e.counts["waiting"], e.counts["depth"] = hot, n }
+func (e *exporter) RecordOldestLag(d time.Duration) {
+	e.counts["lag"], e.counts["longest lag"] = int(d), max(e.counts["longest lag"], int(d))
+}
 
 func TestExportTellsWhatHasHappenedSince(t *testing.T) {
 	t.Parallel()
@@ -180,7 +182,7 @@ func TestExportTellsWhatHasHappenedSince(t *testing.T) {
 	}
 	e := &exporter{counts: map[string]int{}}
 	outboxframework.Export(ctx, stats, e, time.Millisecond)
-	if c := e.counts; c["success"] != 3 || c["failure"] != 1 || c["dead"] != 1 || c["cold"] != 9 || c["depth"] != 0 || c["lag"] != 0 {
+	if c := e.counts; c["success"] != 3 || c["failure"] != 1 || c["dead"] != 1 || c["cold"] != 9 || c["depth"] != 0 || c["lag"] != 0 || c["longest lag"] != 7 {
 		t.Errorf("counts %v", c)
 	}
 }
