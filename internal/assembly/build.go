@@ -202,7 +202,7 @@ func RedactURL(address string) string {
 	if !strings.Contains(address, "://") {
 		return address
 	}
-	if database, table, ok := strings.Cut(address, " "); ok && strings.HasPrefix(address, "postgres://") {
+	if database, table, ok := strings.Cut(address, " "); ok && strings.HasPrefix(address, "postgres://") && !strings.Contains(table, "@") {
 		return RedactURL(database) + " " + table
 	}
 	u, err := url.Parse(address)

@@ -92,6 +92,7 @@ func TestRedactURLShowsTables(t *testing.T) {
 		`postgres://h:1/app "a b".c, d`:                  `postgres://h:1/app "a b".c, d`,
 		"https://user:secret@h/in?key=secret":            "https://%2A%2A%2A@h/in?***",
 		"https://h/in?key=a secret":                      "https://h/in?***",
+		"postgres://user:a secret@h/app t":               "(an address that is no valid URL)",
 		"orders":                                         "orders",
 	} {
 		if got := RedactURL(address); got != want {
