@@ -36,7 +36,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 	c := q.newClaim(req)
 	err := c.serveAll(ctx, q.inTurn())
 	if err == nil {
-		q.guardHot(ctx)
+		q.guardBesideClaims(ctx)
 	}
 	if err != nil && len(c.rows) > 0 {
 		q.log.WarnContext(ctx, "claiming from one table failed; what others gave goes on", "error", err)

@@ -41,6 +41,7 @@ type hotRows struct {
 	past []string          // their keys, the oldest first
 
 	guarded time.Time // when it was last looked at what statements would read, see [Queue.guardHot]
+	looking bool      // it is being looked at
 	rests   bool      // they would read a backlog
 }
 
@@ -80,6 +81,9 @@ func (q *Queue) Announce(insert string) adapters.HotInsert {
 	}
 	if h.done == nil {
 		h.done, h.reserved = map[string]uint64{}, map[string]*adapters.HotRow{}
+	}
+	if q.open.Err() == nil && h.guardDue() { // claims may be far apart, and without room there are none
+		q.guards.Go(func() { q.guardHot(q.open) })
 	}
 	if h.rests {
 		return nil

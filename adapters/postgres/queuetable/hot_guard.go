@@ -9,8 +9,9 @@ import (
 )
 
 // The statement of the hot path runs in the application's session, whose settings are the application's. Where the planner's statistics are
-// from a time when all rows were done, it takes what waits for next to nothing, and reads all of it in place of the group's range. So a claim
-// looks now and then whether more than that waits, and how the planner would read a group; while it would read everything, the hot path rests.
+// from a time when all rows were done, it takes what waits for next to nothing, and reads all of it in place of the group's range. So claims,
+// and INSERTs beside which no claim runs, have it looked at once a second whether more than that waits, and how the planner would read a group;
+// while it would read everything, the hot path rests.
 // No shape of the query prevents this: the indexes by group and by age have the same rows.
 
 const (
@@ -24,20 +25,35 @@ const (
 // asByDefault gives the settings that decide about a plan their values of the server, the database and the role.
 var asByDefault = "SET LOCAL max_parallel_workers_per_gather TO DEFAULT; SET LOCAL " + strings.Join(pinnedPlans, " TO DEFAULT; SET LOCAL ") + " TO DEFAULT"
 
-// guardHot has the hot path rest while its statements would read a backlog. The caller has claiming.
+// guardDue reports whether the hot path is to be guarded now, which the caller then does. It has the queue's lock.
+func (h *hotRows) guardDue() bool {
+	if h.done == nil || h.text.backlog == "" || h.looking || time.Since(h.guarded) < hotGuardPause {
+		return false
+	}
+	h.looking, h.guarded = true, time.Now()
+	return true
+}
+
+// guardBesideClaims guards the hot path if that is due. The caller has claiming.
+func (q *Queue) guardBesideClaims(ctx context.Context) {
+	q.mu.Lock()
+	due := q.hot.guardDue()
+	q.mu.Unlock()
+	if due {
+		q.guardHot(ctx)
+	}
+}
+
+// guardHot has the hot path rest while its statements would read a backlog.
 func (q *Queue) guardHot(ctx context.Context) {
 	q.mu.Lock()
 	h := &q.hot
 	text, rested := h.text, h.rests
-	due := h.done != nil && text.backlog != "" && time.Since(h.guarded) >= hotGuardPause
 	q.mu.Unlock()
-	if !due {
-		return
-	}
 	rests, err := q.hotReadsBacklog(ctx, &text)
 	rests = rests || err != nil
 	q.mu.Lock()
-	h.guarded, h.rests = time.Now(), rests
+	h.looking, h.rests = false, rests
 	q.mu.Unlock()
 	switch {
 	case err != nil && !rested && ctx.Err() == nil:

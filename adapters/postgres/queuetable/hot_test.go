@@ -315,7 +315,7 @@ func TestG8_AHotInsertIsFlat(t *testing.T) {
 // wantFlat checks what an INSERT costs after a claim has looked at it. With fresh statistics the hot path does not rest.
 func (h *hotEnv) wantFlat(statistics string, none int) {
 	h.t.Helper()
-	h.q.hot.guarded = time.Time{}
+	h.guardAgain()
 	_, err := h.q.Claim(h.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 1})
 	pgtest.Must(h.t, err)
 	buffers, plan := h.hotCost()
@@ -324,5 +324,34 @@ func (h *hotEnv) wantFlat(statistics string, none int) {
 	}
 	if buffers > none+20 || strings.Contains(plan, "Seq Scan on outbox_event") {
 		h.t.Errorf("an INSERT touches %d pages with %s statistics, %d in an empty table:\n%s", buffers, statistics, none, plan)
+	}
+}
+
+// guardAgain has the next claim or INSERT guarded, whenever the last one was.
+func (h *hotEnv) guardAgain() {
+	h.q.mu.Lock()
+	defer h.q.mu.Unlock()
+	h.q.hot.guarded = time.Time{}
+}
+
+// TestG8_TheHotPathIsGuardedWithoutClaims: while there is no room in memory no claim runs, and what waits grows. INSERTs have it looked at then, and
+// the hot path rests until the statistics are fresh.
+func TestG8_TheHotPathIsGuardedWithoutClaims(t *testing.T) {
+	t.Parallel()
+	h := newHotEnv(t)
+	h.exec("ALTER TABLE " + h.tables[0].Name + " SET (autovacuum_enabled = off)")
+	h.exec("ANALYZE " + h.tables[0].Name)
+	rests := func() bool { return h.q.Announce("INSERT INTO "+h.tables[0].Name+" (event_id) VALUES ('x')") == nil }
+	if rests() {
+		t.Fatal("the hot path rests though nothing waits")
+	}
+	h.fill(0, "Order", 20_000, 1000)
+	for _, want := range []bool{true, false} {
+		for h.guardAgain(); rests() != want; h.guardAgain() {
+			if time.Sleep(time.Millisecond); t.Context().Err() != nil {
+				t.Fatalf("the hot path rests: %t, want %t", !want, want)
+			}
+		}
+		h.exec("ANALYZE " + h.tables[0].Name)
 	}
 }

@@ -113,6 +113,9 @@ type Queue struct {
 	lost   []lostClaim // claims that were lost since the last Claim
 	tokens int64       // that holds of tables without claims have had
 	hot    hotRows
+	open   context.Context    // of looks in the background, until Close
+	end    context.CancelFunc // of that
+	guards sync.WaitGroup     // looks in the background
 }
 
 // lostClaim is a row that is not ours any more, and may be unfinished.
@@ -181,6 +184,7 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres queue of table %s: %w", cfg.Tables[0].Name, err)
 	}
+	q.open, q.end = context.WithCancel(context.WithoutCancel(ctx))
 	q.pool, q.waker = pool, wake.New(cfg.Wake, pool, q.log, q.identifiers()...)
 	q.Waker = q.waker
 	return q, nil
@@ -223,6 +227,10 @@ func (q *Queue) identifiers() []pgx.Identifier {
 func (q *Queue) Close() error {
 	q.waker.Stop()
 	q.tx.Close()
+	q.mu.Lock()
+	q.end() // no look begins any more
+	q.mu.Unlock()
+	q.guards.Wait()
 	q.pool.Close()
 	return nil
 }
