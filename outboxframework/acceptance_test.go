@@ -137,6 +137,17 @@ func (a *app) await(id, want string) {
 	}
 }
 
+// awaitLog waits for a line of the log.
+func (a *app) awaitLog(text string) {
+	a.t.Helper()
+	for a.log.count(text) == 0 {
+		if a.t.Context().Err() != nil {
+			a.t.Fatalf("the log has no %s", text)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // rarely has settings whose poller finds nothing during a test.
 func rarely() *outboxframework.Settings {
 	return outboxframework.NewSettings().SetPollerInterval(time.Hour).SetPollerSkipRecent(time.Hour)

@@ -1,6 +1,7 @@
 package outboxframework_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -50,6 +51,75 @@ func TestOutboxFrameworkRowsThatCannotBeDecodedAreDead(t *testing.T) {
 	a.await("odd", "3 0")
 	if calls.Load() != 0 || a.log.count("level=ERROR") != 1 {
 		t.Errorf("%d calls of the listener, and %d errors in the log; want 0 and 1", calls.Load(), a.log.count("level=ERROR"))
+	}
+}
+
+// counted is a payload that counts how often it becomes JSON, in a form that no encoder chooses.
+type counted struct{ times *atomic.Int64 }
+
+func (c counted) MarshalJSON() ([]byte, error) {
+	c.times.Add(1)
+	return []byte(`{"b":1.0,"a":"\u00fc","c":1e2}`), nil
+}
+
+// 6.2: a payload is serialised once. The row and both ways to a listener, from memory and from the table, have the bytes of the envelope.
+func TestOutboxFrameworkSerialisesAPayloadOnce(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	var times atomic.Int64
+	e, err := outbox.New("USER_CREATED").JSON(counted{&times}).Aggregate(string(userAggregate), "1").Build()
+	must(t, err)
+	got := make(chan outbox.Envelope, 2)
+	// delivered has a program deliver the event.
+	delivered := func(s *outboxframework.Settings, publish func(*app)) {
+		a := newApp(t, url, s)
+		for _, of := range []outbox.Type[outbox.Envelope]{"USER_CREATED", listeners.Any} {
+			listeners.Listen(a.registry, of, func(_ context.Context, e outbox.Envelope) error {
+				if e.Type() == "USER_CREATED" {
+					got <- e
+				}
+				return nil
+			})
+		}
+		a.start()
+		publish(a)
+		a.await(e.ID(), "1 0")
+		for range 2 {
+			if g := <-got; !bytes.Equal(g.Payload(), e.Payload()) {
+				t.Errorf("a listener got %s, want %s", g.Payload(), e.Payload())
+			}
+		}
+		a.stop()
+		var row string // which waits again
+		must(t, a.pool.QueryRow(t.Context(), "UPDATE outbox_event SET status = 0 WHERE event_id = $1 RETURNING payload::text", e.ID()).Scan(&row))
+		if row != string(e.Payload()) {
+			t.Errorf("the row has %s, want %s", row, e.Payload())
+		}
+	}
+	delivered(rarely(), func(a *app) { // whose poller finds nothing
+		must(t, a.inTx(func(ctx context.Context) error { return a.client.Publish(ctx, nil, e) }))
+	})
+	delivered(often(), func(*app) {})
+	if n := times.Load(); n != 1 {
+		t.Errorf("the payload was serialised %d times, want once", n)
+	}
+}
+
+// 16.2: what keeps the poller from polling is an ERROR, and an INFO says that it is over. How often is said by
+// TestWhatAQueueCannotDoIsAnErrorInTheLog of package router.
+func TestOutboxFrameworkLogsErrorsOfThePollerAsErrors(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testenv.Postgres(t), often())
+	a.start()
+	_, err := a.pool.Exec(t.Context(), "ALTER TABLE outbox_event RENAME TO away")
+	must(t, err)
+	a.awaitLog("cannot claim rows")
+	_, err = a.pool.Exec(t.Context(), "ALTER TABLE away RENAME TO outbox_event")
+	must(t, err)
+	a.awaitLog("can be claimed again")
+	a.await(a.publish("USER_CREATED", "1").ID(), "1 0")
+	if failed, errors, over := a.log.count("cannot claim rows"), a.log.count(`level=ERROR msg="cannot claim rows`), a.log.count(`level=INFO msg="rows of the queue's table`); failed != errors || over != 1 {
+		t.Errorf("the log has %d lines of failed polls, %d of them errors, and %d of their end; want errors, and one end", failed, errors, over)
 	}
 }
 

@@ -37,9 +37,7 @@ func TestG2_G13_APausedGroupGetsNothingFromTheHotPath(t *testing.T) {
 	defer func() { must(t, op.Close()) }()
 	_, err = op.Pause(t.Context(), adapters.Pause{Route: outboxframework.Route, Group: "USER:paused"})
 	must(t, err)
-	for a.log.count("paused groups have changed") == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	a.awaitLog("paused groups have changed")
 	var want []string
 	hot := a.hot()
 	for range 3 {

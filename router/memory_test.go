@@ -489,6 +489,16 @@ func (r *receiver) count() int {
 	return len(r.got)
 }
 
+// arrived returns the ids in order of arrival.
+func (r *receiver) arrived() (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, msg := range r.got {
+		ids = append(ids, msg.UUID)
+	}
+	return ids
+}
+
 // received returns the ids per group in order of arrival.
 func (r *receiver) received() map[string][]string {
 	r.mu.Lock()

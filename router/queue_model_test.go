@@ -209,17 +209,23 @@ func (m *memQueue) claim(c adapters.ClaimRequest) (out []*adapters.Row, taken []
 		if perGroup[r.Group]++; perGroup[r.Group] == c.PerGroup {
 			cut[r.Group] = true
 		}
-		m.serial++
-		row := r.Row
-		row.Payload = m.lending.lend(r.Payload)
-		row.Claim = &adapters.Claim{Table: "t", Key: r.ID, Token: strconv.Itoa(m.serial), Attempts: r.attempts}
-		r.status, r.token, r.since = "processing", row.Claim.Token, time.Now()
-		r.claims++
-		m.live[row.Claim] = r
+		row := m.take(r)
 		taken = append(taken, row.Claim)
-		out = append(out, &row)
+		out = append(out, row)
 	}
 	return out, taken
+}
+
+// take marks a row as claimed.
+func (m *memQueue) take(r *queueRow) *adapters.Row {
+	m.serial++
+	row := r.Row
+	row.Payload = m.lending.lend(r.Payload)
+	row.Claim = &adapters.Claim{Table: "t", Key: r.ID, Token: strconv.Itoa(m.serial), Attempts: r.attempts}
+	r.status, r.token, r.since = "processing", row.Claim.Token, time.Now()
+	r.claims++
+	m.live[row.Claim] = r
+	return &row
 }
 
 func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {

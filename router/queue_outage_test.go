@@ -36,6 +36,12 @@ func (j *journal) count(text string) int {
 	return strings.Count(j.text.String(), text)
 }
 
+func (j *journal) all() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // until waits until a condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
