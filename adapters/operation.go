@@ -52,7 +52,7 @@ type Operation struct {
 	Epoch  int64         // carried by every step; a later worker's is higher
 	Left   time.Duration // by the store's clock; 0 or less: it is over
 
-	// When its worker began, and what was done then: for the pace.
+	// When its worker began, and what was done then: for the rate.
 	TakenAt   time.Time
 	TakenDone int
 }

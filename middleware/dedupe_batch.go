@@ -43,8 +43,8 @@ type coalesced struct {
 	recorded batcher[adapters.Sighting, struct{}]
 
 	// Used by the one call of record at a time.
-	owed    int // expired events that may be deleted
-	expired time.Time
+	expirable int // expired events that may be deleted
+	expired   time.Time
 }
 
 func (c *coalesced) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
@@ -60,12 +60,12 @@ func (c *coalesced) record(ctx context.Context, events []adapters.Sighting) ([]s
 	if err := c.DedupeStore.Record(ctx, events); err != nil {
 		return nil, err
 	}
-	c.owed += 2 * len(events)
-	if c.owed >= expireStep || time.Since(c.expired) >= expirePause {
+	c.expirable += 2 * len(events)
+	if c.expirable >= expireStep || time.Since(c.expired) >= expirePause {
 		// What is not deleted now is deleted later; a store that fails will
 		// say so when something is asked of it.
-		_, _ = c.Expire(ctx, max(c.owed, expireStep))
-		c.owed, c.expired = 0, time.Now()
+		_, _ = c.Expire(ctx, max(c.expirable, expireStep))
+		c.expirable, c.expired = 0, time.Now()
 	}
 	return make([]struct{}, len(events)), nil
 }

@@ -36,26 +36,26 @@ var errWaited = errors.New("it is not done yet")
 // enter returns when it is the message's turn, or with duplicate when another of its
 // event was delivered meanwhile. An error says why it waits no longer; only the
 // message whose turn it is calls leave.
-func (f *turns) enter(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
-	f.mu.Lock()
-	t := f.events[event]
-	if t == nil {
-		if f.events == nil {
-			f.events = map[adapters.EventRef]*sameEvent{}
+func (t *turns) enter(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
+	t.mu.Lock()
+	same := t.events[event]
+	if same == nil {
+		if t.events == nil {
+			t.events = map[adapters.EventRef]*sameEvent{}
 		}
-		f.events[event] = &sameEvent{current: me}
-		f.mu.Unlock()
+		t.events[event] = &sameEvent{current: me}
+		t.mu.Unlock()
 		return false, nil
 	}
-	t.waiting = append(t.waiting, me)
-	if t.current.place > me.place && t.current.cancel != nil {
-		t.current.cancel()
+	same.waiting = append(same.waiting, me)
+	if same.current.place > me.place && same.current.cancel != nil {
+		same.current.cancel()
 	}
-	f.mu.Unlock()
-	return f.wait(ctx, event, me)
+	t.mu.Unlock()
+	return t.wait(ctx, event, me)
 }
 
-func (f *turns) wait(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
+func (t *turns) wait(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
 	var late <-chan time.Time
 	if me.maxWait > 0 {
 		timer := time.NewTimer(me.maxWait)
@@ -70,38 +70,38 @@ func (f *turns) wait(ctx context.Context, event adapters.EventRef, me *caller) (
 	case <-late:
 		err = errWaited
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	select {
 	case duplicate = <-me.turn: // it came at the last moment
 		return duplicate, nil
 	default:
 	}
-	t := f.events[event] // there, because it is the turn of one of its messages
-	t.waiting = slices.DeleteFunc(t.waiting, func(x *caller) bool { return x == me })
+	same := t.events[event] // there, because it is the turn of one of its messages
+	same.waiting = slices.DeleteFunc(same.waiting, func(x *caller) bool { return x == me })
 	return false, err
 }
 
 // leave ends the turn of a message. If it was delivered, those that wait are
 // duplicates; otherwise the one with the lowest place is next.
-func (f *turns) leave(event adapters.EventRef, delivered bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := f.events[event]
-	if len(t.waiting) == 0 || delivered {
-		for _, x := range t.waiting {
+func (t *turns) leave(event adapters.EventRef, delivered bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	same := t.events[event]
+	if len(same.waiting) == 0 || delivered {
+		for _, x := range same.waiting {
 			x.turn <- true
 		}
-		delete(f.events, event)
+		delete(t.events, event)
 		return
 	}
 	next := 0
-	for i, x := range t.waiting {
-		if x.place < t.waiting[next].place {
+	for i, x := range same.waiting {
+		if x.place < same.waiting[next].place {
 			next = i
 		}
 	}
-	t.current = t.waiting[next]
-	t.waiting = slices.Delete(t.waiting, next, next+1)
-	t.current.turn <- false
+	same.current = same.waiting[next]
+	same.waiting = slices.Delete(same.waiting, next, next+1)
+	same.current.turn <- false
 }

@@ -23,11 +23,11 @@ func TestPoisonOnLaneHolds(t *testing.T) {
 		exhausted bool
 		text      string
 	}{
-		"permanent": {outbox.Permanent(errBoom), false, "boom (no further attempts)"},
-		"exhausted": {outbox.Exhaust(errBoom), true, "boom (no further attempts)"},
-		"buried":    {outbox.DeadLetter(errBoom, false), false, "boom (no further attempts)"},
-		"held":      {outbox.DeadLetter(errBoom, true), false, "boom (no further attempts)"},
-		"wrapped":   {fmt.Errorf("route: %w", outbox.Exhaust(errBoom)), true, "route: boom (no further attempts) (no further attempts)"},
+		"permanent":   {outbox.Permanent(errBoom), false, "boom (no further attempts)"},
+		"exhausted":   {outbox.Exhaust(errBoom), true, "boom (no further attempts)"},
+		"dead letter": {outbox.DeadLetter(errBoom, false), false, "boom (no further attempts)"},
+		"held":        {outbox.DeadLetter(errBoom, true), false, "boom (no further attempts)"},
+		"wrapped":     {fmt.Errorf("route: %w", outbox.Exhaust(errBoom)), true, "route: boom (no further attempts) (no further attempts)"},
 	} {
 		publisher := &recorder{}
 		h, _ := returning(c.in)

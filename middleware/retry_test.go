@@ -79,7 +79,7 @@ func TestG10_RetryOnLaneLeavesOtherVerdictsAlone(t *testing.T) {
 		"cancelled":    fmt.Errorf("send: %w", context.Canceled),
 		"decided":      outbox.RetryAt(time.Now().Add(time.Hour), errBoom),
 		"exhausted":    outbox.Exhaust(errBoom),
-		"buried":       outbox.DeadLetter(errBoom, true),
+		"dead letter":  outbox.DeadLetter(errBoom, true),
 	} {
 		for _, number := range []int{1, 3} {
 			h, _ := returning(in)

@@ -44,7 +44,7 @@ func TestVerdictOf(t *testing.T) {
 		"kind around decision":  {outbox.Transient(outbox.DeadLetter(errCause, false), 0), outbox.Verdict{Outcome: outbox.OutcomeDead}},
 		"outer decision wins":   {outbox.DeadLetter(outbox.RetryAt(at, errCause), true), outbox.Verdict{Outcome: outbox.OutcomeDead, Hold: true}},
 		"exhausted":             {outbox.Exhaust(errCause), outbox.Verdict{Outcome: outbox.OutcomeDead, Exhausted: true}},
-		"buried":                {outbox.DeadLetter(errCause, false), outbox.Verdict{Outcome: outbox.OutcomeDead}},
+		"dead letter":           {outbox.DeadLetter(errCause, false), outbox.Verdict{Outcome: outbox.OutcomeDead}},
 		"breaker open":          {wrap(gobreaker.ErrOpenState), outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},
 		"breaker half open":     {gobreaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},
 		"breaker v2 open":       {wrap(breaker.ErrOpenState), outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},

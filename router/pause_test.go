@@ -301,7 +301,7 @@ func TestG1_AMoveReplays(t *testing.T) {
 
 // A route that cannot run is tried again, so that an operator's rebase needs no
 // restart.
-func TestAStoppedRouteGoesOnWhenItWasMended(t *testing.T) {
+func TestAStoppedRouteResumesWhenItsErrorIsFixed(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.fill(2, 5)
 		r.start(r.route(nil))

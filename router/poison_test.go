@@ -142,7 +142,7 @@ func TestG1_PoisonOutageKeepsMessagesInPlace(t *testing.T) {
 					}
 					if p.ID == "g0-1" && (p.Attempts != 1 || !strings.Contains(p.LastError, `poison destination "dead"`) ||
 						!strings.Contains(p.LastError, "injected")) {
-						t.Errorf("the row of a dying message says %d %q", p.Attempts, p.LastError)
+						t.Errorf("the row of a message that is being dead-lettered says %d %q", p.Attempts, p.LastError)
 					}
 				}
 				if s := r.router.Stats()[0]; s.Dead != 0 || len(s.Down) != 0 {
@@ -208,7 +208,7 @@ func TestG1_PoisonOutageOutlastsARestart(t *testing.T) {
 
 // An operator who redrives a message on its way to the poison destination wants
 // it attempted; skipped it is gone without being dead.
-func TestDyingMessagesObeyOperators(t *testing.T) {
+func TestOperatorsCommandsReachMessagesBeingDeadLettered(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.dest.setFail(fatal("g0-0", "g1-0"))
 		dead, route := grave(r, nil)

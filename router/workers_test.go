@@ -80,7 +80,7 @@ func TestALaneThatDoesNotMoveGoesBeyondItsShare(t *testing.T) {
 
 // A batch of one group comes from one lane: with all lanes at work, each may still
 // have what fills one.
-func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
+func TestLanesThatShareTheLimitFillBatchesOfOneGroup(t *testing.T) {
 	inBubble(t, adapters.Ordering{MaxMessages: 100, MaxGroups: 1, MaxRequests: 100, Static: true}, func(r *rig) {
 		const n = 500
 		names := map[int]string{} // one group in each lane

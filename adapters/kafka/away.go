@@ -199,8 +199,8 @@ func (d *Destination) Unanswered() []adapters.AddressStatus {
 
 // lost is called when no broker answers a wave. What was sent is waited for, unless
 // it is part of a transaction, which is aborted then.
-func (s *bisection) lost(cancel context.CancelCauseFunc) func(error) {
-	d, topic, transaction, reach := s.d, s.w.topic, s.c.transactional != "", &s.c.watch.reach
+func (b *bisection) lost(cancel context.CancelCauseFunc) func(error) {
+	d, topic, transaction, reach := b.d, b.w.topic, b.c.transactional != "", &b.c.watch.reach
 	return func(err error) {
 		if transaction || !reach.wrote.Load() {
 			cancel(err)

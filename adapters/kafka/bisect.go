@@ -41,143 +41,143 @@ type suspect struct {
 // sendFirst sends the first record alone, to a topic that is new to the client,
 // and takes it out of what is pending. It returns false when nothing else can be
 // sent.
-func (s *bisection) sendFirst() bool {
-	first := s.w.pending[:1]
-	s.w.pending = s.w.pending[1:]
-	s.send(first)
-	s.split(s.sort(first))
-	if s.stop {
-		s.release()
-		s.failRest(s.w.errs[first[0]])
+func (b *bisection) sendFirst() bool {
+	first := b.w.pending[:1]
+	b.w.pending = b.w.pending[1:]
+	b.send(first)
+	b.split(b.sort(first))
+	if b.stop {
+		b.release()
+		b.failRest(b.w.errs[first[0]])
 		return false
 	}
-	s.c.known[s.w.topic] = true
-	s.w.pending = slices.DeleteFunc(s.w.pending, s.behind)
+	b.c.known[b.w.topic] = true
+	b.w.pending = slices.DeleteFunc(b.w.pending, b.behind)
 	return true
 }
 
 // failRest ends a wave of which only the first record was tried. What keeps the
 // topic from being written to is the error of all; anything else is the first one's.
-func (s *bisection) failRest(err error) {
+func (b *bisection) failRest(err error) {
 	if outbox.KindOf(err) != outbox.KindUnavailable {
 		err = errBehind
 	}
-	for _, i := range s.w.pending {
-		s.w.fail(i, err)
+	for _, i := range b.w.pending {
+		b.w.fail(i, err)
 	}
 }
 
 // behind gives a message back that stands behind a failed one of its group.
-func (s *bisection) behind(i int) bool {
-	held := s.w.holds(s.w.group(i))
+func (b *bisection) behind(i int) bool {
+	held := b.w.holds(b.w.group(i))
 	if held {
-		s.w.fail(i, errBehind)
+		b.w.fail(i, errBehind)
 	}
 	return held
 }
 
 // run sorts out what failed when everything pending was sent at once.
-func (s *bisection) run() {
-	suspects := s.sort(s.w.pending)
+func (b *bisection) run() {
+	suspects := b.sort(b.w.pending)
 	for len(suspects) > 0 { // the last partition first
 		from := len(suspects) - 1
 		for from > 0 && suspects[from-1].partition == suspects[from].partition {
 			from--
 		}
-		s.split(suspects[from:])
+		b.split(suspects[from:])
 		suspects = suspects[:from]
 	}
-	for n := 0; len(s.stack) > 0; n++ {
-		if s.stop || n == maxBisections {
-			s.release()
+	for n := 0; len(b.stack) > 0; n++ {
+		if b.stop || n == maxBisections {
+			b.release()
 			break
 		}
-		s.next()
+		b.next()
 	}
-	if s.tooLarge && !s.found {
-		s.d.warnTooLarge(s.w.topic)
+	if b.tooLarge && !b.found {
+		b.d.warnTooLarge(b.w.topic)
 	}
-	s.w.chargeHeads()
+	b.w.chargeHeads()
 }
 
 // next sends the part on top of the stack.
-func (s *bisection) next() {
-	part := s.stack[len(s.stack)-1]
-	s.stack = s.stack[:len(s.stack)-1]
+func (b *bisection) next() {
+	part := b.stack[len(b.stack)-1]
+	b.stack = b.stack[:len(b.stack)-1]
 	indices := make([]int, 0, len(part))
 	for _, p := range part {
-		if !s.behind(p.index) {
+		if !b.behind(p.index) {
 			indices = append(indices, p.index)
 		}
 	}
 	if len(indices) == 0 {
 		return
 	}
-	s.send(indices)
-	if len(s.w.failed) > 0 {
-		s.split(s.sort(indices))
+	b.send(indices)
+	if len(b.w.failed) > 0 {
+		b.split(b.sort(indices))
 	}
 }
 
 // split takes records that were rejected together. One is the culprit, as the
 // client held no other; of more, each half is sent again. The left one goes
 // first, so that order is kept.
-func (s *bisection) split(part []suspect) {
+func (b *bisection) split(part []suspect) {
 	switch len(part) {
 	case 0:
 	case 1:
-		s.found = true
+		b.found = true
 		i := part[0].index
-		s.w.fail(i, rejection(s.w.topic, s.w.names[i].id, part[0].err))
-		s.w.hold(s.w.group(i))
+		b.w.fail(i, rejection(b.w.topic, b.w.names[i].id, part[0].err))
+		b.w.hold(b.w.group(i))
 	default:
-		s.tooLarge = s.tooLarge || isTooLarge(part[0].err)
-		s.stack = append(s.stack, part[len(part)/2:], part[:len(part)/2])
+		b.tooLarge = b.tooLarge || isTooLarge(part[0].err)
+		b.stack = append(b.stack, part[len(part)/2:], part[:len(part)/2])
 	}
 }
 
 // release gives what is left on the stack back.
-func (s *bisection) release() {
-	for _, part := range s.stack {
+func (b *bisection) release() {
+	for _, part := range b.stack {
 		for _, p := range part {
-			s.w.fail(p.index, errUndecided)
+			b.w.fail(p.index, errUndecided)
 		}
 	}
-	s.stack = nil
+	b.stack = nil
 }
 
 // sort gives what failed for other reasons than a rejection its error, and
 // returns the rest by partition and in the order of the batch.
-func (s *bisection) sort(sent []int) []suspect {
+func (b *bisection) sort(sent []int) []suspect {
 	index := make(map[*kgo.Record]int, len(sent))
 	for _, i := range sent {
-		index[&s.w.recs[i]] = i
+		index[&b.w.recs[i]] = i
 	}
 	var suspects []suspect
 	var last, cause error
-	for _, f := range s.w.failed {
+	for _, f := range b.w.failed {
 		i := index[f.rec]
 		if isRejection(f.err) {
 			part := suspect{i, f.rec.Partition, f.err}
-			if s.c.transactional != "" { // all partitions failed together
+			if b.c.transactional != "" { // all partitions failed together
 				part.partition = 0
 			}
 			suspects = append(suspects, part)
 			continue
 		}
-		s.stop = true
+		b.stop = true
 		if cause == nil || !errors.Is(f.err, last) { // thousands of records share one error
-			last, cause = f.err, s.d.cause(s, f.err)
+			last, cause = f.err, b.d.cause(b, f.err)
 		}
-		s.w.fail(i, cause)
-		s.w.hold(s.w.group(i))
+		b.w.fail(i, cause)
+		b.w.hold(b.w.group(i))
 	}
-	slices.SortFunc(suspects, func(a, b suspect) int {
-		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.index, b.index))
+	slices.SortFunc(suspects, func(x, y suspect) int {
+		return cmp.Or(cmp.Compare(x.partition, y.partition), cmp.Compare(x.index, y.index))
 	})
-	if s.c.spent && len(suspects) > 0 { // no client to bisect with
-		s.stop = true
-		s.stack = append(s.stack, suspects)
+	if b.c.spent && len(suspects) > 0 { // no client to bisect with
+		b.stop = true
+		b.stack = append(b.stack, suspects)
 		return nil
 	}
 	return suspects

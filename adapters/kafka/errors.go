@@ -38,32 +38,32 @@ func rejection(topic, id string, err error) error {
 }
 
 // cause is the error of a record that was not rejected and not delivered.
-func (d *Destination) cause(s *bisection, err error) error {
-	topic := s.w.topic
-	if errors.Is(err, kgo.ErrClientClosed) || s.c.transactional != "" && s.limited.Err() != nil {
-		return d.interrupted(s)
+func (d *Destination) cause(b *bisection, err error) error {
+	topic := b.w.topic
+	if errors.Is(err, kgo.ErrClientClosed) || b.c.transactional != "" && b.limited.Err() != nil {
+		return d.interrupted(b)
 	}
-	if s.c.transactional != "" && isFenced(err) {
-		return d.fenced(s, err)
+	if b.c.transactional != "" && isFenced(err) {
+		return d.fenced(b, err)
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || isDenied(err) {
-		s.c.forget(topic)
+		b.c.forget(topic)
 	}
-	if s.c.transactional == "" && isLasting(err) {
-		s.c.refused = true
+	if b.c.transactional == "" && isLasting(err) {
+		b.c.refused = true
 	}
-	return unavailable(topic, s.c.watch.explain(err))
+	return unavailable(topic, b.c.watch.explain(err))
 }
 
 // interrupted is the error of records whose client was closed on the way.
-func (d *Destination) interrupted(s *bisection) error {
+func (d *Destination) interrupted(b *bisection) error {
 	switch {
-	case s.ctx.Err() != nil:
-		return ended(s.ctx, s.w.topic)
-	case errors.As(context.Cause(s.limited), new(*away)):
-		return outbox.Unavailable(fmt.Errorf("kafka: %w", context.Cause(s.limited)), 0)
-	case s.limited.Err() != nil:
-		return outbox.Unavailable(s.c.watch.explain(fmt.Errorf("kafka: records for topic %q were not acknowledged within %v", s.w.topic, d.cfg.Timeout)), 0)
+	case b.ctx.Err() != nil:
+		return ended(b.ctx, b.w.topic)
+	case errors.As(context.Cause(b.limited), new(*away)):
+		return outbox.Unavailable(fmt.Errorf("kafka: %w", context.Cause(b.limited)), 0)
+	case b.limited.Err() != nil:
+		return outbox.Unavailable(b.c.watch.explain(fmt.Errorf("kafka: records for topic %q were not acknowledged within %v", b.w.topic, d.cfg.Timeout)), 0)
 	}
 	return errBehind // the wave was called off before any of it was sent
 }

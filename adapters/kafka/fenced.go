@@ -70,20 +70,20 @@ func (d *Destination) olderID(lane string) string {
 
 // Deliver implements [adapters.Destination]. Deliveries of one lane to different
 // topics go one after the other: a producer has one transaction at a time.
-func (s *fencedProducer) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
+func (p *fencedProducer) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	if len(batch) == 0 {
 		return nil
 	}
-	return s.deliver(ctx, s, topic, batch)
+	return p.deliver(ctx, p, topic, batch)
 }
 
 // Close closes the fenced producer's connections, and not the destination.
-func (s *fencedProducer) Close() error {
-	s.closing.Do(func() {
-		close(s.closed)
-		s.turn <- struct{}{}
-		s.drop()
-		<-s.turn
+func (p *fencedProducer) Close() error {
+	p.closing.Do(func() {
+		close(p.closed)
+		p.turn <- struct{}{}
+		p.drop()
+		<-p.turn
 	})
 	return nil
 }
@@ -95,17 +95,17 @@ var (
 
 // get returns the client that has the lane's id, made and initialised if there
 // is none.
-func (s *fencedProducer) get(ctx context.Context) (*client, error) {
+func (p *fencedProducer) get(ctx context.Context) (*client, error) {
 	select {
-	case s.turn <- struct{}{}:
+	case p.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, outbox.Released(errSeatTaken) // cancelled, or too late
 	}
-	err := s.ensure(ctx)
+	err := p.ensure(ctx)
 	if err == nil {
-		return s.client, nil
+		return p.client, nil
 	}
-	<-s.turn
+	<-p.turn
 	if errors.Is(ctx.Err(), context.Canceled) {
 		err = outbox.Released(err) // called off, whatever it says
 	}
@@ -113,41 +113,41 @@ func (s *fencedProducer) get(ctx context.Context) (*client, error) {
 }
 
 // put gives the client back.
-func (s *fencedProducer) put(c *client) {
+func (p *fencedProducer) put(c *client) {
 	if c.spent {
-		s.client = nil
+		p.client = nil
 	}
-	<-s.turn
+	<-p.turn
 }
 
 // ensure makes sure that there is a client, and that the id is its own.
-func (s *fencedProducer) ensure(ctx context.Context) error {
+func (p *fencedProducer) ensure(ctx context.Context) error {
 	select {
-	case <-s.closed:
+	case <-p.closed:
 		return outbox.Released(errClosed)
 	default:
 	}
-	if s.client != nil {
+	if p.client != nil {
 		return nil
 	}
-	if err := s.confirm(ctx); err != nil { // not to disturb an owner that is not us
+	if err := p.confirm(ctx); err != nil { // not to disturb an owner that is not us
 		return err
 	}
-	if err := s.fenceOlder(ctx); err != nil {
+	if err := p.fenceOlder(ctx); err != nil {
 		return err
 	}
-	c, err := s.openFor(s.id)
+	c, err := p.openFor(p.id)
 	if err != nil {
 		return outbox.Unavailable(err, 0)
 	}
-	s.client = c
+	p.client = c
 	if err = c.initialise(ctx); err != nil {
-		err = s.notInitialised(s.id, c.watch.explain(err))
+		err = p.notInitialised(p.id, c.watch.explain(err))
 	} else {
-		err = s.confirm(ctx)
+		err = p.confirm(ctx)
 	}
 	if err != nil {
-		s.drop()
+		p.drop()
 	}
 	return err
 }
@@ -162,19 +162,19 @@ func (c *client) initialise(ctx context.Context) error {
 
 // fenceOlder shuts out an owner of a former version, which has another id: once, as
 // the fenced producer's own id is initialised before the first delivery.
-func (s *fencedProducer) fenceOlder(ctx context.Context) error {
-	if s.older == "" {
+func (p *fencedProducer) fenceOlder(ctx context.Context) error {
+	if p.older == "" {
 		return nil
 	}
-	c, err := s.openFor(s.older)
+	c, err := p.openFor(p.older)
 	if err != nil {
 		return outbox.Unavailable(err, 0)
 	}
 	defer c.Close()
 	if err := c.initialise(ctx); err != nil {
-		return s.notInitialised(s.older, c.watch.explain(err))
+		return p.notInitialised(p.older, c.watch.explain(err))
 	}
-	s.older = ""
+	p.older = ""
 	return nil
 }
 
@@ -193,16 +193,16 @@ func (d *Destination) openFor(id string) (*client, error) {
 }
 
 // confirm checks that the lane still belongs to this session.
-func (s *fencedProducer) confirm(ctx context.Context) error {
-	if s.lost {
+func (p *fencedProducer) confirm(ctx context.Context) error {
+	if p.lost {
 		return errLaneLost
 	}
-	ours, err := s.owned(ctx)
+	ours, err := p.owned(ctx)
 	if err != nil {
 		return outbox.Released(fmt.Errorf("kafka: lane ownership cannot be confirmed, so nothing is sent: %w", err))
 	}
 	if !ours {
-		s.lost = true
+		p.lost = true
 		return errLaneLost
 	}
 	return nil
@@ -210,9 +210,9 @@ func (s *fencedProducer) confirm(ctx context.Context) error {
 
 // drop closes the client. What it had in flight is aborted by the next initialisation
 // of the id or, without one, by the broker after a while.
-func (s *fencedProducer) drop() {
-	if s.client != nil {
-		s.client.Close()
-		s.client = nil
+func (p *fencedProducer) drop() {
+	if p.client != nil {
+		p.client.Close()
+		p.client = nil
 	}
 }

@@ -22,34 +22,34 @@ func transactionBackoff(fails int) time.Duration {
 
 // send sends records and waits for the outcome of each. With a transactional
 // client all of them are delivered, or none.
-func (s *bisection) send(indices []int) {
-	if s.c.transactional == "" {
-		s.w.send(s.limited, s.c, indices)
+func (b *bisection) send(indices []int) {
+	if b.c.transactional == "" {
+		b.w.send(b.limited, b.c, indices)
 		return
 	}
 	// Begin would load an id that was lost with the last transaction as well, but
 	// waits for that as long as it takes.
-	_, _, err := s.c.ProducerID(s.limited)
+	_, _, err := b.c.ProducerID(b.limited)
 	if err == nil {
-		err = s.c.BeginTransaction()
+		err = b.c.BeginTransaction()
 	}
 	if err != nil {
-		s.giveUp(indices, err)
+		b.giveUp(indices, err)
 		return
 	}
-	s.w.send(s.limited, s.c, indices)
-	if len(s.w.failed) == 0 {
-		if err := s.c.EndTransaction(s.limited, kgo.TryCommit); err != nil {
-			s.giveUp(indices, err)
+	b.w.send(b.limited, b.c, indices)
+	if len(b.w.failed) == 0 {
+		if err := b.c.EndTransaction(b.limited, kgo.TryCommit); err != nil {
+			b.giveUp(indices, err)
 		}
 		return
 	}
-	why := s.w.reason()
-	if s.c.spent || isFenced(why) || s.c.EndTransaction(s.limited, kgo.TryAbort) != nil {
-		s.giveUp(indices, why)
+	why := b.w.reason()
+	if b.c.spent || isFenced(why) || b.c.EndTransaction(b.limited, kgo.TryAbort) != nil {
+		b.giveUp(indices, why)
 		return
 	}
-	s.w.allFailed(indices, why)
+	b.w.allFailed(indices, why)
 }
 
 // reason is what explains that a transaction failed: other records fail as well
@@ -70,15 +70,15 @@ func (w *wave) reason() error {
 // giveUp fails the records of a transaction that can neither be committed nor
 // aborted here, and the client with it. The next one that initialises the id
 // ends the transaction first.
-func (s *bisection) giveUp(indices []int, err error) {
-	if !s.c.spent {
-		s.c.spent = true
-		s.c.Close()
+func (b *bisection) giveUp(indices []int, err error) {
+	if !b.c.spent {
+		b.c.spent = true
+		b.c.Close()
 	}
 	if isRejection(err) { // of the transaction as a whole: there is no culprit to look for
 		err = errors.New(err.Error())
 	}
-	s.w.allFailed(indices, err)
+	b.w.allFailed(indices, err)
 }
 
 // allFailed makes an error that of every record.
@@ -100,10 +100,10 @@ func isFenced(err error) bool {
 
 // fenced is the error of records whose producer the broker obeys no more. They
 // were not attempted, as far as we have a say.
-func (d *Destination) fenced(s *bisection, err error) error {
+func (d *Destination) fenced(b *bisection, err error) error {
 	d.cfg.Logger.Warn("kafka: a transaction was aborted by another producer with the same id, and its messages are sent again if this instance still owns the lane; "+
-		"when this goes on, another installation uses the id: give each a transactional_id of its own", "topic", s.w.topic, "transactional_id", s.c.transactional)
-	return outbox.Released(fmt.Errorf("kafka: the transaction for topic %q was aborted: the lane's transactional id has another producer: %w", s.w.topic, err))
+		"when this goes on, another installation uses the id: give each a transactional_id of its own", "topic", b.w.topic, "transactional_id", b.c.transactional)
+	return outbox.Released(fmt.Errorf("kafka: the transaction for topic %q was aborted: the lane's transactional id has another producer: %w", b.w.topic, err))
 }
 
 // notInitialised says why a lane's transactional id could not be taken. No

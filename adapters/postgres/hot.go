@@ -127,10 +127,10 @@ type hotRead struct {
 	same      map[string][]int64 // positions of the rows so far, by group
 }
 
-func (i *hotRead) Statement() string { return i.statement }
+func (h *hotRead) Statement() string { return h.statement }
 
 // Inserted implements [adapters.HotRead].
-func (i *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bool) {
+func (h *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bool) {
 	if len(c) == 0 || c[0] == nil {
 		return row, -1, false
 	}
@@ -141,7 +141,7 @@ func (i *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bo
 	if len(c) != hotColumns || c[hotSure] == nil || *c[hotSure] != "true" {
 		return row, slot, false
 	}
-	decoded, err := i.row(c, slot)
+	decoded, err := h.row(c, slot)
 	if err != nil {
 		return row, slot, false
 	}
@@ -150,17 +150,17 @@ func (i *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bo
 		return row, slot, false
 	}
 	if g := decoded.Group; g != "" {
-		if i.same == nil {
-			i.same = map[string][]int64{}
+		if h.same == nil {
+			h.same = map[string][]int64{}
 		}
-		before.beside = i.same[g]
-		i.same[g] = append(slices.Clip(before.beside), decoded.Position)
+		before.beside = h.same[g]
+		h.same[g] = append(slices.Clip(before.beside), decoded.Position)
 	}
 	return adapters.HotLogRow{Row: decoded, Follows: before.taken}, slot, true
 }
 
 // row makes of the columns what a read makes of the row, which it is left to if there is any doubt.
-func (i *hotRead) row(c []*string, slot int) (*adapters.Row, error) {
+func (h *hotRead) row(c []*string, slot int) (*adapters.Row, error) {
 	text := func(n int) string {
 		if c[n] == nil {
 			return ""
@@ -189,7 +189,7 @@ func (i *hotRead) row(c []*string, slot int) (*adapters.Row, error) {
 			return nil, err
 		}
 	}
-	if int64(len(row.Payload)) > i.table.source.limits.payload {
+	if int64(len(row.Payload)) > h.table.source.limits.payload {
 		return nil, adapters.ErrTooLarge
 	}
 	return row, row.Limit()

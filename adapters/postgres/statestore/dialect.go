@@ -87,8 +87,8 @@ type stateRows struct {
 }
 
 // Each implements [staterow.Tx].
-func (t stateRows) Each(ctx context.Context, s *staterow.Statement, row func(scan func(...any) error) error) error {
-	rows, err := t.db.Query(ctx, s.SQL(), s.Args...)
+func (r stateRows) Each(ctx context.Context, s *staterow.Statement, row func(scan func(...any) error) error) error {
+	rows, err := r.db.Query(ctx, s.SQL(), s.Args...)
 	if err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (t stateRows) Each(ctx context.Context, s *staterow.Statement, row func(sca
 }
 
 // Exec implements [staterow.Tx].
-func (t stateRows) Exec(ctx context.Context, s *staterow.Statement) (int64, error) {
-	tag, err := t.db.Exec(ctx, s.SQL(), s.Args...)
+func (r stateRows) Exec(ctx context.Context, s *staterow.Statement) (int64, error) {
+	tag, err := r.db.Exec(ctx, s.SQL(), s.Args...)
 	return tag.RowsAffected(), err
 }
 

@@ -23,8 +23,8 @@ const (
 )
 
 // Overhead is what each item of the route costs beside its row, in bytes.
-func (r *Config) Overhead() int64 {
-	if r.DeliverFirst {
+func (c *Config) Overhead() int64 {
+	if c.DeliverFirst {
 		return offeredOverhead
 	}
 	return WaitingOverhead

@@ -26,14 +26,14 @@ type pump struct {
 // dueGroups takes the groups that are due off the heap, as many as the lane has
 // room for, and how long to wait for the next (-1: until kicked); full, when
 // there was no room.
-func (u *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p := u.parking
-	room := max(u.route.Window/4, 1) - p.live
+func (p *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	parking := p.parking
+	room := max(p.route.Window/4, 1) - parking.live
 	for len(due) < 32 {
-		e, ok := p.due.first(func(e dueEntry) bool {
-			return p.groups[e.group.key] == e.group && e.group.movable() && e.at.Equal(e.group.due)
+		e, ok := parking.due.first(func(e dueEntry) bool {
+			return parking.groups[e.group.key] == e.group && e.group.movable() && e.at.Equal(e.group.due)
 		})
 		switch {
 		case !ok && len(due) == 0:
@@ -42,11 +42,11 @@ func (u *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration,
 			return due, 0, false
 		case e.at.After(now):
 			return due, e.at.Sub(now), false
-		case room <= 0 || u.route.Share.Spent(u.route.Overhead()):
+		case room <= 0 || p.route.Share.Spent(p.route.Overhead()):
 			return due, ReleaseDelay, true
 		}
-		heap.Pop(&p.due)
-		e.group.load(u.batch(e.group))
+		heap.Pop(&parking.due)
+		e.group.load(p.batch(e.group))
 		room -= min(e.group.count, e.group.limit)
 		due = append(due, e.group)
 	}
@@ -56,34 +56,34 @@ func (u *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration,
 // batch is how many parked messages of a group come back at a time: no
 // more than the window has room for. Of one that was parked because it did not
 // move it is the first, to see whether it does.
-func (u *pump) batch(g *parkedGroup) int {
+func (p *pump) batch(g *parkedGroup) int {
 	if g.evicted {
 		return 1
 	}
-	return max(min(64, u.route.Window/4), 1)
+	return max(min(64, p.route.Window/4), 1)
 }
 
 // report logs an outage of reading, and returns how long to wait after it.
-func (u *pump) report(err error, lane string) time.Duration {
+func (p *pump) report(err error, lane string) time.Duration {
 	if err != nil {
-		if u.ctx.Err() == nil {
-			u.route.unparking.Fail(u.route.Log(), slog.LevelWarn, "cannot read parked messages, trying again", err, "lane", lane)
+		if p.ctx.Err() == nil {
+			p.route.unparking.Fail(p.route.Log(), slog.LevelWarn, "cannot read parked messages, trying again", err, "lane", lane)
 		}
 		return ShortDelay
 	}
-	u.route.unparking.End(u.route.Log(), "parked messages can be read again")
+	p.route.unparking.End(p.route.Log(), "parked messages can be read again")
 	return 0
 }
 
 // read reads the first messages of a group. A connection that has fallen
 // silent must not keep the lane's other groups in the parking.
-func (u *pump) read(g *parkedGroup) (rows []adapters.Parked, err error) {
+func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, err error) {
 	after, limit := int64(0), g.limit
 	if g.key.group == "" {
 		after, limit = g.key.alone.seq-1, 1
 	}
-	err = u.loading.Call(u.ctx, func(ctx context.Context) (err error) {
-		rows, err = u.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: u.route.Name, Slot: g.slot}, g.key.group, after, limit)
+	err = p.loading.Call(p.ctx, func(ctx context.Context) (err error) {
+		rows, err = p.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: p.route.Name, Slot: g.slot}, g.key.group, after, limit)
 		return err
 	})
 	failpoint.Hit(failpoint.Unparking)

@@ -83,7 +83,7 @@ type Route struct {
 	unasked sync.Once    // a chain that ran after a delivery did not ask for its outcome
 	stats   routeStats
 
-	leastChains int            // what each of its lanes may have of the pace in any case
+	leastChains int            // chains that each of its lanes may run in any case
 	unparking   logging.Outage // of reading parked messages
 	failures    logging.FirstFailures
 }

@@ -13,64 +13,64 @@ import (
 
 // acquire takes what is free of a route, up to our share, and starts its
 // sessions; it reports whether the share is complete.
-func (k *Manager) acquire(ctx context.Context, now *round, rt *Route, share int) (bool, error) {
-	if k.inTrouble(rt) {
-		return false, k.retryRoute(ctx, rt)
+func (m *Manager) acquire(ctx context.Context, now *round, rt *Route, share int) (bool, error) {
+	if m.inTrouble(rt) {
+		return false, m.retryRoute(ctx, rt)
 	}
-	want, most := k.missing(rt, share)
+	want, most := m.missing(rt, share)
 	if most <= 0 {
 		return true, nil
 	}
-	if k.before != nil {
+	if m.before != nil {
 		if err, asked := now.before[rt]; !asked || err != nil { // what it lacks it has lost since
 			return false, err
 		}
 	}
-	states, err := k.Store.Acquire(ctx, k.instance, rt.Name, want, most)
+	states, err := m.Store.Acquire(ctx, m.instance, rt.Name, want, most)
 	if err != nil || len(states) == 0 {
 		return false, err
 	}
 	failpoint.Hit(failpoint.Acquired)
 	if rt.Unit != "" && len(states) < len(want) {
-		k.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
+		m.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
 		return false, nil
 	}
-	if err := k.begin(ctx, now, rt, states); err != nil {
-		k.giveUp(ctx, states)
+	if err := m.begin(ctx, now, rt, states); err != nil {
+		m.giveUp(ctx, states)
 		return false, err
 	}
 	return len(states) == most, nil
 }
 
 // prepareRoutes has everything done that comes before lanes are taken, for all routes that lack some.
-func (k *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignment) {
-	if k.before == nil {
+func (m *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignment) {
+	if m.before == nil {
 		return
 	}
 	var names []string
 	var lacking []*Route
-	for _, rt := range k.routes {
-		if _, most := k.missing(rt, shares.share(k.instance, rt.Name)); most > 0 && !k.inTrouble(rt) {
+	for _, rt := range m.routes {
+		if _, most := m.missing(rt, shares.share(m.instance, rt.Name)); most > 0 && !m.inTrouble(rt) {
 			lacking, names = append(lacking, rt), append(names, rt.Name)
 		}
 	}
 	if len(lacking) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+	ctx, cancel := context.WithTimeout(ctx, m.lease/2)
 	defer cancel()
-	refused := k.before(ctx, names)
+	refused := m.before(ctx, names)
 	for _, rt := range lacking {
 		now.before[rt] = refused[rt.Name]
 	}
 }
 
 // begin starts sessions with what was acquired: with all of it, or with an error none.
-func (k *Manager) begin(ctx context.Context, now *round, rt *Route, states []adapters.LaneState) error {
+func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []adapters.LaneState) error {
 	if err := rt.prepare(ctx, now, states); err != nil {
 		return err
 	}
-	pauses, err := k.Store.Pauses(ctx, rt.Name)
+	pauses, err := m.Store.Pauses(ctx, rt.Name)
 	if err != nil {
 		return err
 	}
@@ -79,25 +79,25 @@ func (k *Manager) begin(ctx context.Context, now *round, rt *Route, states []ada
 			return adapters.ErrPaused
 		}
 	}
-	k.recovered(rt)
+	m.recovered(rt)
 	rt.ApplyPauses(pauses)
-	if err := k.startSessions(ctx, rt, states); err != nil {
+	if err := m.startSessions(ctx, rt, states); err != nil {
 		return err
 	}
 	rt.Feeder.Wake()
-	k.Settler.Note(false) // first cursors are written at once
+	m.Settler.Note(false) // first cursors are written at once
 	return nil
 }
 
 // missing are the cursor rows of the route that have no session, and of how many
 // of them our share consists. Lanes that quiesce are not among them: taking
 // those would fence what they have still to settle.
-func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, l := range rt.Lanes {
 		switch {
-		case k.quiescing[l] != nil:
+		case m.quiescing[l] != nil:
 		case l.Session() != nil:
 			share -= len(l.Slots)
 		default:
@@ -109,7 +109,7 @@ func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
 
 // startSessions starts a session in every lane of which the cursor rows were acquired. A
 // lane with several rows is that of a route that moves as a whole, of which there are all.
-func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) error {
+func (m *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) error {
 	bySlot := map[int][]adapters.LaneState{}
 	slots := make([]int, len(states))
 	for i, st := range states {
@@ -138,20 +138,20 @@ func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapter
 
 // giveUp releases rows that were acquired and have no session. What cannot be
 // released now is released in a later round: no other instance could take it.
-func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
+func (m *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	for _, st := range states {
-		k.peers.orphans = append(k.peers.orphans, st.LaneRef)
+		m.peers.orphans = append(m.peers.orphans, st.LaneRef)
 	}
-	k.releaseOrphans(ctx)
+	m.releaseOrphans(ctx)
 }
 
 // withoutSession returns the rows that neither a session in its lane nor one that
 // quiesces has. Call with the mutex held.
-func (k *Manager) withoutSession(rows []adapters.LaneRef) []adapters.LaneRef {
+func (m *Manager) withoutSession(rows []adapters.LaneRef) []adapters.LaneRef {
 	if len(rows) == 0 {
 		return nil
 	}
-	return notWorked(rows, k.withQuiescing(k.working()))
+	return notWorked(rows, m.withQuiescing(m.working()))
 }
 
 // notWorked returns the rows that none of the sessions has.
@@ -168,24 +168,24 @@ func notWorked(rows []adapters.LaneRef, sessions []*lane.Session) []adapters.Lan
 // findOrphans releases rows that are ours without our knowing: from a former life
 // under the same name, or because the answer to an Acquire was lost. Only the
 // goroutine that acquires may do this: what it is about to work is no orphan.
-func (k *Manager) findOrphans(ctx context.Context) {
-	k.mu.Lock()
-	k.peers.orphans = append(k.peers.orphans, k.withoutSession(k.unclaimed)...)
-	k.unclaimed = nil
-	k.mu.Unlock()
-	k.releaseOrphans(ctx)
+func (m *Manager) findOrphans(ctx context.Context) {
+	m.mu.Lock()
+	m.peers.orphans = append(m.peers.orphans, m.withoutSession(m.unclaimed)...)
+	m.unclaimed = nil
+	m.mu.Unlock()
+	m.releaseOrphans(ctx)
 }
 
-func (k *Manager) releaseOrphans(ctx context.Context) {
-	if len(k.peers.orphans) == 0 || ctx.Err() != nil {
+func (m *Manager) releaseOrphans(ctx context.Context) {
+	if len(m.peers.orphans) == 0 || ctx.Err() != nil {
 		return
 	}
-	err := k.peers.release.Call(ctx, func(ctx context.Context) error { return k.Store.Release(ctx, k.instance, k.peers.orphans) })
+	err := m.peers.release.Call(ctx, func(ctx context.Context) error { return m.Store.Release(ctx, m.instance, m.peers.orphans) })
 	switch {
 	case err == nil:
-		k.releasing.End(k.log, "")
-		k.peers.orphans = nil
+		m.releasing.End(m.log, "")
+		m.peers.orphans = nil
 	case ctx.Err() == nil:
-		k.releasing.Fail(k.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
+		m.releasing.Fail(m.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
 	}
 }

@@ -50,7 +50,7 @@ type assignment struct {
 }
 
 // share is how many lanes of a route an instance is to own.
-func (s *assignment) share(instance, route string) int { return s.shares[instance][route] }
+func (a *assignment) share(instance, route string) int { return a.shares[instance][route] }
 
 // candidacy is a unit and those who could own it.
 type candidacy struct {
@@ -61,7 +61,7 @@ type candidacy struct {
 
 // candidacies lists the units. Where instances run different routes of one, it
 // is for those who run the most: the others could not work all of it.
-func (s *assignment) candidacies(unit map[string]string) []candidacy {
+func (a *assignment) candidacies(unit map[string]string) []candidacy {
 	byUnit := map[string]*candidacy{}
 	counts := map[string]map[string]int{}
 	for _, route := range slices.Sorted(maps.Keys(unit)) {
@@ -70,7 +70,7 @@ func (s *assignment) candidacies(unit map[string]string) []candidacy {
 			byUnit[u], counts[u] = &candidacy{unit: u}, map[string]int{}
 		}
 		byUnit[u].routes = append(byUnit[u].routes, route)
-		for _, id := range s.runs[route] {
+		for _, id := range a.runs[route] {
 			counts[u][id]++
 		}
 	}
@@ -85,8 +85,8 @@ func (s *assignment) candidacies(unit map[string]string) []candidacy {
 		out = append(out, *c)
 	}
 	// Those without a choice first.
-	slices.SortFunc(out, func(a, b candidacy) int {
-		return cmp.Or(cmp.Compare(len(a.who), len(b.who)), cmp.Compare(a.unit, b.unit))
+	slices.SortFunc(out, func(x, y candidacy) int {
+		return cmp.Or(cmp.Compare(len(x.who), len(y.who)), cmp.Compare(x.unit, y.unit))
 	})
 	return out
 }
@@ -94,8 +94,8 @@ func (s *assignment) candidacies(unit map[string]string) []candidacy {
 // dealUnits gives each unit to the instance with the highest rendezvous weight among those that
 // have not got their part: so most of them stay where they are when an instance
 // comes or goes.
-func (s *assignment) dealUnits(unit map[string]string) {
-	units := s.candidacies(unit)
+func (a *assignment) dealUnits(unit map[string]string) {
+	units := a.candidacies(unit)
 	who := map[string]bool{}
 	for _, c := range units {
 		for _, id := range c.who {
@@ -108,47 +108,47 @@ func (s *assignment) dealUnits(unit map[string]string) {
 	each, extra := len(units)/len(who), len(units)%len(who)
 	for _, c := range units {
 		roomy := slices.DeleteFunc(slices.Clone(c.who), func(id string) bool {
-			return s.load[id] > each || s.load[id] == each && extra == 0
+			return a.load[id] > each || a.load[id] == each && extra == 0
 		})
 		if len(roomy) == 0 {
-			roomy = s.leastLoaded(c.who)
+			roomy = a.leastLoaded(c.who)
 		}
-		owner := slices.MaxFunc(roomy, func(a, b string) int { return cmp.Compare(rendezvousWeight(c.unit, a), rendezvousWeight(c.unit, b)) })
+		owner := slices.MaxFunc(roomy, func(x, y string) int { return cmp.Compare(rendezvousWeight(c.unit, x), rendezvousWeight(c.unit, y)) })
 		for _, route := range c.routes {
-			s.shares[owner][route] = adapters.Slots
+			a.shares[owner][route] = adapters.Slots
 		}
-		if s.load[owner] >= each {
+		if a.load[owner] >= each {
 			extra = max(extra-1, 0)
 		}
-		s.load[owner]++
+		a.load[owner]++
 	}
 }
 
-func (s *assignment) leastLoaded(who []string) []string {
-	least := s.load[who[0]]
+func (a *assignment) leastLoaded(who []string) []string {
+	least := a.load[who[0]]
 	for _, id := range who {
-		least = min(least, s.load[id])
+		least = min(least, a.load[id])
 	}
-	return slices.DeleteFunc(slices.Clone(who), func(id string) bool { return s.load[id] > least })
+	return slices.DeleteFunc(slices.Clone(who), func(id string) bool { return a.load[id] > least })
 }
 
 // dealLanes deals out the lanes of the other routes.
-func (s *assignment) dealLanes(unit map[string]string) {
-	for _, route := range slices.Sorted(maps.Keys(s.runs)) {
+func (a *assignment) dealLanes(unit map[string]string) {
+	for _, route := range slices.Sorted(maps.Keys(a.runs)) {
 		if unit[route] != "" {
 			continue
 		}
-		who := slices.Clone(s.runs[route])
-		slices.SortFunc(who, func(a, b string) int {
-			return cmp.Or(cmp.Compare(s.load[a], s.load[b]), cmp.Compare(rendezvousWeight(route, b), rendezvousWeight(route, a)))
+		who := slices.Clone(a.runs[route])
+		slices.SortFunc(who, func(x, y string) int {
+			return cmp.Or(cmp.Compare(a.load[x], a.load[y]), cmp.Compare(rendezvousWeight(route, y), rendezvousWeight(route, x)))
 		})
 		for i, id := range who {
 			n := adapters.Slots / len(who)
 			if i < adapters.Slots%len(who) {
 				n++
 			}
-			s.shares[id][route] = n
-			s.load[id] += n
+			a.shares[id][route] = n
+			a.load[id] += n
 		}
 	}
 }

@@ -40,9 +40,9 @@ func routeNames(prefix string, n int) []string {
 }
 
 // portions are the shares of one route, in order of size.
-func (s *assignment) portions(route string) []int {
+func (a *assignment) portions(route string) []int {
 	var out []int
-	for _, shares := range s.shares {
+	for _, shares := range a.shares {
 		out = append(out, shares[route])
 	}
 	slices.Sort(out)

@@ -16,33 +16,33 @@ import (
 // ourselves: that would fence what is still to be settled.
 
 // handOver hands over what we have of a route above our share.
-func (k *Manager) handOver(rt *Route, shares *assignment) {
+func (m *Manager) handOver(rt *Route, shares *assignment) {
 	if len(shares.runs[rt.Name]) == 0 {
 		return // it is in trouble everywhere: no instance would take it
 	}
-	sessions := k.excess(rt, shares.share(k.instance, rt.Name))
+	sessions := m.excess(rt, shares.share(m.instance, rt.Name))
 	if len(sessions) == 0 {
 		return
 	}
 	began := time.Now()
 	rt.Log().Info("handing lanes over to other instances", "lanes", len(sessions))
-	k.background(func() {
-		if k.quiesce(rt, sessions, k.drainFor) {
+	m.background(func() {
+		if m.quiesce(rt, sessions, m.drainFor) {
 			rt.Log().Info("lanes were handed over", "lanes", len(sessions), "took", time.Since(began).Round(time.Millisecond))
 		}
 	})
 }
 
 // excess returns the sessions above our share, which quiesce from now on, the last lanes first.
-func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.draining {
+func (m *Manager) excess(rt *Route, share int) (out []*lane.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
 		return nil
 	}
-	for _, s := range k.active(rt) {
+	for _, s := range m.active(rt) {
 		if share -= len(s.Lane.Slots); share < 0 {
-			k.quiescing[s.Lane] = s
+			m.quiescing[s.Lane] = s
 			out = append(out, s)
 		}
 	}
@@ -51,20 +51,20 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 
 // active are the route's sessions that are in their lanes and do not quiesce.
 // Call with the mutex held.
-func (k *Manager) active(rt *Route) []*lane.Session {
-	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.quiescing[s.Lane] != nil })
+func (m *Manager) active(rt *Route) []*lane.Session {
+	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return m.quiescing[s.Lane] != nil })
 }
 
 // beginQuiescing returns the route's sessions that did not quiesce, and do from now on.
-func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.draining {
+func (m *Manager) beginQuiescing(rt *Route) []*lane.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
 		return nil
 	}
-	sessions := k.active(rt)
+	sessions := m.active(rt)
 	for _, s := range sessions {
-		k.quiescing[s.Lane] = s
+		m.quiescing[s.Lane] = s
 	}
 	return sessions
 }
@@ -73,7 +73,7 @@ func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 // released as soon as it has come to an end, but those of a route that moves as a
 // whole together. What is being sent when limit is over is cancelled. It reports
 // whether all were released; if not, the drain does what is left.
-func (k *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
+func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	stopped := make(chan *lane.Session, len(sessions))
@@ -94,7 +94,7 @@ func (k *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 			batch = append(batch, <-stopped)
 		}
 		left -= len(batch)
-		released = k.release(rt, batch) && released
+		released = m.release(rt, batch) && released
 	}
 	for _, left := range lane.UnknownBy(sessions) {
 		rt.Log().Warn("deliveries were cut off: whether they arrived is not known, and they may come again",
@@ -105,62 +105,62 @@ func (k *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 
 // release writes down what stopped sessions have concluded and gives up their
 // rows; false when the process stops before.
-func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
-	if !k.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
-		return k.Settler.Flush(ctx, settling.Everything)
+func (m *Manager) release(rt *Route, sessions []*lane.Session) bool {
+	if !m.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
+		return m.Settler.Flush(ctx, settling.Everything)
 	}) {
 		return false
 	}
-	if !k.retryUntilDone(rt, "give back what was taken for lanes that are given up", rt.Feeder.GiveUp) { // a subscription when the acks are out
+	if !m.retryUntilDone(rt, "give back what was taken for lanes that are given up", rt.Feeder.GiveUp) { // a subscription when the acks are out
 		return false
 	}
 	var lanes []adapters.LaneRef
 	for _, s := range sessions {
 		lanes = append(lanes, s.Lane.Rows()...)
 	}
-	if !k.retryUntilDone(rt, "release lanes", func(ctx context.Context) error {
-		return k.Store.Release(ctx, k.instance, lanes)
+	if !m.retryUntilDone(rt, "release lanes", func(ctx context.Context) error {
+		return m.Store.Release(ctx, m.instance, lanes)
 	}) {
 		return false
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, s := range sessions {
-		delete(k.quiescing, s.Lane)
+		delete(m.quiescing, s.Lane)
 	}
 	return true
 }
 
 // Drain returns the sessions to be stopped; from now on those and the quiescing
 // ones are what is settled.
-func (k *Manager) Drain() []*lane.Session {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	working := k.working()
-	if !k.draining {
-		k.draining = true
-		close(k.quit)
+func (m *Manager) Drain() []*lane.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	working := m.working()
+	if !m.draining {
+		m.draining = true
+		close(m.quit)
 	}
-	k.drained = k.withQuiescing(slices.Clone(working))
+	m.drained = m.withQuiescing(slices.Clone(working))
 	return working
 }
 
 // Sessions returns all sessions whose progress is to be written.
-func (k *Manager) Sessions() []*lane.Session {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.draining {
-		return k.drained
+func (m *Manager) Sessions() []*lane.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return m.drained
 	}
-	return k.withQuiescing(k.working())
+	return m.withQuiescing(m.working())
 }
 
 // Wait returns when all that was begun in the background has ended.
-func (k *Manager) Wait() { k.wg.Wait() }
+func (m *Manager) Wait() { m.wg.Wait() }
 
 // batches are those sessions, for the settler.
-func (k *Manager) batches() []settling.Batch {
-	sessions := k.Sessions()
+func (m *Manager) batches() []settling.Batch {
+	sessions := m.Sessions()
 	out := make([]settling.Batch, len(sessions))
 	for i, s := range sessions {
 		out[i] = s
@@ -169,15 +169,15 @@ func (k *Manager) batches() []settling.Batch {
 }
 
 // withQuiescing adds the sessions that quiesce. Call with the mutex held.
-func (k *Manager) withQuiescing(sessions []*lane.Session) []*lane.Session {
-	if len(k.quiescing) == 0 {
+func (m *Manager) withQuiescing(sessions []*lane.Session) []*lane.Session {
+	if len(m.quiescing) == 0 {
 		return sessions
 	}
 	known := make(map[*lane.Session]bool, len(sessions))
 	for _, s := range sessions {
 		known[s] = true
 	}
-	for _, s := range k.quiescing {
+	for _, s := range m.quiescing {
 		if !known[s] {
 			sessions = append(sessions, s)
 		}
@@ -186,9 +186,9 @@ func (k *Manager) withQuiescing(sessions []*lane.Session) []*lane.Session {
 }
 
 // working returns the sessions that are in their lanes.
-func (k *Manager) working() []*lane.Session {
+func (m *Manager) working() []*lane.Session {
 	var out []*lane.Session
-	for _, rt := range k.routes {
+	for _, rt := range m.routes {
 		out = append(out, rt.Sessions()...)
 	}
 	return out

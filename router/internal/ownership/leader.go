@@ -28,14 +28,14 @@ type leader struct {
 // elsewhere is why a route waits whose lock another process holds.
 const elsewhere = "standing by: another process holds the "
 
-func (k *Manager) leaderOf(lock adapters.LeaderLock) *leader {
-	for _, l := range k.leaders {
+func (m *Manager) leaderOf(lock adapters.LeaderLock) *leader {
+	for _, l := range m.leaders {
 		if l.lock == lock {
 			return l
 		}
 	}
-	l := &leader{manager: k, lock: lock}
-	k.leaders = append(k.leaders, l)
+	l := &leader{manager: m, lock: lock}
+	m.leaders = append(m.leaders, l)
 	return l
 }
 
@@ -52,16 +52,16 @@ func (l *leader) waits() string {
 
 // takeLocks tries to take the locks that we do not hold. A leader none of whose
 // routes can be run here makes room for others.
-func (k *Manager) takeLocks(ctx context.Context) {
-	for _, l := range k.leaders {
-		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !k.backingOff(rt) })
+func (m *Manager) takeLocks(ctx context.Context) {
+	for _, l := range m.leaders {
+		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !m.backingOff(rt) })
 		if l.held.Load() && !able {
 			l.unlock()
 		}
 		if l.held.Load() || !able {
 			continue
 		}
-		trying, cancel := context.WithTimeout(ctx, k.lease/2)
+		trying, cancel := context.WithTimeout(ctx, m.lease/2)
 		lost, err := l.lock.TryLock(trying)
 		cancel()
 		if ctx.Err() == nil {

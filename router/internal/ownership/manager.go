@@ -85,8 +85,8 @@ func (r *Route) MaySend() bool {
 }
 
 // permit reports whether enough of the lease is left to send.
-func (k *Manager) permit() bool {
-	return int64(time.Since(k.epoch))+int64(k.lease/4) < k.until.Load()
+func (m *Manager) permit() bool {
+	return int64(time.Since(m.epoch))+int64(m.lease/4) < m.until.Load()
 }
 
 // StillOwned implements [Lease]. It is a renewal for its answer only: what may be
@@ -109,15 +109,15 @@ func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
 }
 
 // Join announces the instance.
-func (k *Manager) Join(ctx context.Context) error {
-	if err := k.Store.Migrate(ctx); err != nil {
+func (m *Manager) Join(ctx context.Context) error {
+	if err := m.Store.Migrate(ctx); err != nil {
 		return fmt.Errorf("prepare the state tables: %w", err)
 	}
-	began := time.Since(k.epoch)
-	if err := k.Store.Join(ctx, k.instance, k.lease); err != nil {
-		return fmt.Errorf("join as instance %s: %w", k.instance, err)
+	began := time.Since(m.epoch)
+	if err := m.Store.Join(ctx, m.instance, m.lease); err != nil {
+		return fmt.Errorf("join as instance %s: %w", m.instance, err)
 	}
-	k.until.Store(int64(began + k.lease))
+	m.until.Store(int64(began + m.lease))
 	return nil
 }
 
@@ -125,45 +125,45 @@ func (k *Manager) Join(ctx context.Context) error {
 const noticeWithin = 1500 * time.Millisecond
 
 // KeepLease renews the lease until ctx ends, which is after the drain.
-func (k *Manager) KeepLease(ctx context.Context) {
-	renew := signal.Every(min(k.lease/4, noticeWithin))
+func (m *Manager) KeepLease(ctx context.Context) {
+	renew := signal.Every(min(m.lease/4, noticeWithin))
 	defer renew.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-renew.C:
-		case <-k.renewNow:
+		case <-m.renewNow:
 		}
 		// A renewal is never cancelled on the way: that could cost the
 		// connection which shows that we live.
-		k.renew(context.WithoutCancel(ctx))
+		m.renew(context.WithoutCancel(ctx))
 	}
 }
 
 // RenewNow has the lease renewed at once, by which operators' commands are noticed.
-func (k *Manager) RenewNow() { signal.Send(k.renewNow) }
+func (m *Manager) RenewNow() { signal.Send(m.renewNow) }
 
 // renew extends the lease, ends the sessions of lanes that are no longer ours
 // and lets sessions notice operators' commands. Lost lanes are stopped before the
 // others may send again: after a freeze nothing may be sent for them.
-func (k *Manager) renew(ctx context.Context) {
-	began := time.Since(k.epoch)
-	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+func (m *Manager) renew(ctx context.Context) {
+	began := time.Since(m.epoch)
+	ctx, cancel := context.WithTimeout(ctx, m.lease/2)
 	defer cancel()
 	// Lanes that are taken meanwhile are not in the answer, and not lost.
-	before := k.working()
+	before := m.working()
 	durable := make([][]int64, len(before)) // before the store is read, which may be before a settle
 	for i, s := range before {
 		durable[i] = s.Confirmed()
 	}
-	owned, err := k.Store.Renew(ctx, k.instance, k.lease)
+	owned, err := m.Store.Renew(ctx, m.instance, m.lease)
 	if err != nil {
-		k.renewing.Fail(k.log, slog.LevelWarn, "the lease cannot be renewed, trying again", err,
-			"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
+		m.renewing.Fail(m.log, slog.LevelWarn, "the lease cannot be renewed, trying again", err,
+			"left", (time.Duration(m.until.Load()) - time.Since(m.epoch)).Round(time.Millisecond))
 		return
 	}
-	k.renewing.End(k.log, "the lease is renewed again")
+	m.renewing.End(m.log, "the lease is renewed again")
 	commanded, worked := map[*Route]bool{}, 0
 	for i, s := range before {
 		for j, str := range s.Streams() {
@@ -172,11 +172,11 @@ func (k *Manager) renew(ctx context.Context) {
 				worked++
 			}
 			if !ours || mark.Epoch != str.Epoch || mark.Revision < durable[i][j] {
-				k.lose(s)
+				m.lose(s)
 				break
 			}
-			if k.notice(s, str, mark.Commands) {
-				commanded[k.of(s.Route)] = true
+			if m.notice(s, str, mark.Commands) {
+				commanded[m.of(s.Route)] = true
 			}
 		}
 	}
@@ -184,36 +184,36 @@ func (k *Manager) renew(ctx context.Context) {
 	if worked < len(owned) {
 		unclaimed = notWorked(slices.Collect(maps.Keys(owned)), before)
 	}
-	k.mu.Lock()
-	k.unclaimed = unclaimed
-	k.mu.Unlock()
-	k.until.Store(int64(began + k.lease))
-	for _, rt := range k.routes {
+	m.mu.Lock()
+	m.unclaimed = unclaimed
+	m.mu.Unlock()
+	m.until.Store(int64(began + m.lease))
+	for _, rt := range m.routes {
 		rt.Kick() // messages may have been refused while little of the lease was left
 	}
 	for rt := range commanded {
-		k.applyPauses(rt)
+		m.applyPauses(rt)
 	}
 }
 
 // notice makes a session read its parked groups anew after a command; it reports
 // whether there was one.
-func (k *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool {
+func (m *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool {
 	known := str.Commands
 	str.Commands = commands
 	if known == commands {
 		return false
 	}
-	k.background(func() { // not on the heartbeat: it takes as long as there is to settle
+	m.background(func() { // not on the heartbeat: it takes as long as there is to settle
 		for s.Context().Err() == nil {
-			ctx, cancel := context.WithTimeout(s.Context(), k.lease) // the lane may stand still meanwhile
+			ctx, cancel := context.WithTimeout(s.Context(), m.lease) // the lane may stand still meanwhile
 			err := s.Reload(ctx)
 			cancel()
 			if err == nil || s.Context().Err() != nil {
-				k.rereading.End(k.log, "")
+				m.rereading.End(m.log, "")
 				return
 			}
-			k.rereading.Fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane.Name)
+			m.rereading.Fail(m.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane.Name)
 			signal.Sleep(lane.ShortDelay, s.Context().Done())
 		}
 	})
@@ -225,14 +225,14 @@ func (r *Route) Lost(s *lane.Session) { r.manager.lose(s) }
 
 // lose ends a session of which another instance took a cursor row, or a cursor row
 // of which is not as it was settled, because the state store was restored.
-func (k *Manager) lose(s *lane.Session) {
+func (m *Manager) lose(s *lane.Session) {
 	if !s.Lose() {
 		return
 	}
-	k.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
+	m.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
 		"messages in flight are released", "lane", s.Lane.Name)
-	k.background(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), k.drainFor)
+	m.background(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), m.drainFor)
 		defer cancel()
 		s.Stop(ctx)
 	})
@@ -240,25 +240,25 @@ func (k *Manager) lose(s *lane.Session) {
 
 // background runs f beside everything else, and a drain waits for it. While one
 // runs nothing is begun: it ends all sessions itself.
-func (k *Manager) background(f func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.draining {
-		k.wg.Go(f)
+func (m *Manager) background(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.draining {
+		m.wg.Go(f)
 	}
 }
 
 // Leave releases what is ours, so that another instance takes over at once.
-func (k *Manager) Leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), k.lease)
+func (m *Manager) Leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), m.lease)
 	defer cancel()
 	failpoint.Hit(failpoint.Release)
-	if err := k.Store.Leave(ctx, k.instance); err != nil {
-		k.log.Warn("the lanes could not be released; another instance takes them when the lease ends",
-			"lease", k.lease, "error", err)
+	if err := m.Store.Leave(ctx, m.instance); err != nil {
+		m.log.Warn("the lanes could not be released; another instance takes them when the lease ends",
+			"lease", m.lease, "error", err)
 	}
 	failpoint.Hit(failpoint.Released)
-	for _, l := range k.leaders {
+	for _, l := range m.leaders {
 		l.unlock() // last: the next holder of the lock finds the lanes released
 	}
 }

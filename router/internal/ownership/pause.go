@@ -15,19 +15,19 @@ import (
 // applyPauses carries out what operators have asked of a route since its counter last
 // moved: pauses of the route or of addresses, and their end. Every instance quiesces
 // its own lanes of a paused route.
-func (k *Manager) applyPauses(rt *Route) {
-	k.background(func() {
+func (m *Manager) applyPauses(rt *Route) {
+	m.background(func() {
 		for {
 			var pauses []adapters.Pause
-			if !k.retryUntilDone(rt, "read the pauses", func(ctx context.Context) (err error) {
-				pauses, err = k.Store.Pauses(ctx, rt.Name)
+			if !m.retryUntilDone(rt, "read the pauses", func(ctx context.Context) (err error) {
+				pauses, err = m.Store.Pauses(ctx, rt.Name)
 				return err
 			}) {
 				return
 			}
 			rt.ApplyPauses(pauses)
 			i := slices.IndexFunc(pauses, func(p adapters.Pause) bool { return p.OfRoute() })
-			if i < 0 || !k.pauseRoute(rt, pauses[i]) {
+			if i < 0 || !m.pauseRoute(rt, pauses[i]) {
 				return
 			}
 			// Sessions that began meanwhile, with lanes that were just being
@@ -38,14 +38,14 @@ func (k *Manager) applyPauses(rt *Route) {
 
 // pauseRoute ends the route's sessions because it was paused; it reports whether there
 // were any.
-func (k *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
+func (m *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
 	rt.Paused.Store(&p)
-	sessions := k.beginQuiescing(rt)
+	sessions := m.beginQuiescing(rt)
 	if len(sessions) == 0 {
 		return false
 	}
 	rt.Log().Info("the route is paused: finishing messages in flight")
-	if !k.quiesce(rt, sessions, k.drainFor) {
+	if !m.quiesce(rt, sessions, m.drainFor) {
 		return false
 	}
 	rt.Log().Info("the route stays paused; to resume it: outrider resume " + rt.Name)
@@ -54,27 +54,27 @@ func (k *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
 
 // retryUntilDone does something with the state store until it succeeds; false when the
 // process stops before.
-func (k *Manager) retryUntilDone(rt *Route, what string, do func(context.Context) error) bool {
+func (m *Manager) retryUntilDone(rt *Route, what string, do func(context.Context) error) bool {
 	var failing logging.Outage
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), k.lease)
+		ctx, cancel := context.WithTimeout(context.Background(), m.lease)
 		err := do(ctx)
 		cancel()
 		if err == nil {
 			return true
 		}
 		select {
-		case <-k.quit:
+		case <-m.quit:
 			return false
 		default:
 		}
 		failing.Fail(rt.Log(), slog.LevelWarn, "cannot "+what+", trying again", err)
-		signal.Sleep(lane.ShortDelay, k.quit)
+		signal.Sleep(lane.ShortDelay, m.quit)
 	}
 }
 
 // noticePause notes that Acquire refused a route because it is paused.
-func (k *Manager) noticePause(rt *Route) {
+func (m *Manager) noticePause(rt *Route) {
 	if rt.Paused.CompareAndSwap(nil, &adapters.Pause{Route: rt.Name}) {
 		rt.Log().Info("the route is paused; to resume it: outrider resume " + rt.Name)
 	}

@@ -36,18 +36,18 @@ type Route struct {
 var _ lane.Lease = (*Route)(nil)
 
 // Add has the manager own the lanes of a route.
-func (k *Manager) Add(rt *lane.Route, cfg RouteConfig) *Route {
-	o := &Route{Route: rt, RouteConfig: cfg, manager: k, acquiring: settling.CallTimeout{Usual: k.lease}}
-	k.routes = append(k.routes, o)
+func (m *Manager) Add(rt *lane.Route, cfg RouteConfig) *Route {
+	o := &Route{Route: rt, RouteConfig: cfg, manager: m, acquiring: settling.CallTimeout{Usual: m.lease}}
+	m.routes = append(m.routes, o)
 	if cfg.Lock != nil {
-		o.leader = k.leaderOf(cfg.Lock)
+		o.leader = m.leaderOf(cfg.Lock)
 		o.leader.routes = append(o.leader.routes, o)
 	}
 	return o
 }
 
 // of returns the route that a lane belongs to.
-func (k *Manager) of(rt *lane.Route) *Route {
-	i := slices.IndexFunc(k.routes, func(o *Route) bool { return o.Route == rt })
-	return k.routes[i]
+func (m *Manager) of(rt *lane.Route) *Route {
+	i := slices.IndexFunc(m.routes, func(o *Route) bool { return o.Route == rt })
+	return m.routes[i]
 }

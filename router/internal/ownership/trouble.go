@@ -29,27 +29,27 @@ type sourceError struct{ error }
 func (e *sourceError) Unwrap() error { return e.error }
 
 // backingOff reports whether the route is in trouble and not to be tried now.
-func (k *Manager) backingOff(rt *Route) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t := k.troubles[rt]
+func (m *Manager) backingOff(rt *Route) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.troubles[rt]
 	return t != nil && time.Now().Before(t.retry)
 }
 
 // fail notes that lanes of the route could not be taken. What is wrong with
 // the state store concerns all routes alike and is only logged.
-func (k *Manager) fail(rt *Route, err error) {
+func (m *Manager) fail(rt *Route, err error) {
 	bad := errors.As(err, new(*stoppedError))
 	if !bad && !errors.As(err, new(*sourceError)) {
-		k.taking.Fail(rt.Log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
+		m.taking.Fail(rt.Log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t := k.troubles[rt]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.troubles[rt]
 	if t == nil {
 		t = &trouble{}
-		k.troubles[rt] = t
+		m.troubles[rt] = t
 	}
 	if t.err == nil || t.err.Error() != err.Error() {
 		if bad {
@@ -59,7 +59,7 @@ func (k *Manager) fail(rt *Route, err error) {
 		}
 	}
 	t.err, t.stopped = err, bad
-	t.retry = time.Now().Add(min(AcquirePause<<min(t.tries, 10), max(k.lease/4, AcquirePause)))
+	t.retry = time.Now().Add(min(AcquirePause<<min(t.tries, 10), max(m.lease/4, AcquirePause)))
 	t.tries++
 	if bad {
 		text := err.Error()
@@ -68,12 +68,12 @@ func (k *Manager) fail(rt *Route, err error) {
 }
 
 // recovered forgets that a route could not run, or was paused.
-func (k *Manager) recovered(rt *Route) {
-	k.taking.End(k.log, "lanes can be acquired again")
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.troubles[rt] != nil {
-		delete(k.troubles, rt)
+func (m *Manager) recovered(rt *Route) {
+	m.taking.End(m.log, "lanes can be acquired again")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.troubles[rt] != nil {
+		delete(m.troubles, rt)
 		rt.Stopped.Store(nil)
 		rt.Log().Info("the route can run again")
 	}
@@ -83,40 +83,40 @@ func (k *Manager) recovered(rt *Route) {
 }
 
 // inTrouble reports whether the route cannot run here.
-func (k *Manager) inTrouble(rt *Route) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.troubles[rt] != nil
+func (m *Manager) inTrouble(rt *Route) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.troubles[rt] != nil
 }
 
 // retryRoute finds out whether a route in trouble can run again. We have no share
 // of it, so it is tried with one lane that is free; where all are worked by
 // others it is enough that the source answers.
-func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
-	if want, _ := k.missing(rt, adapters.Slots); len(want) > 0 {
-		states, err := k.Store.Acquire(ctx, k.instance, rt.Name, want, 1)
+func (m *Manager) retryRoute(ctx context.Context, rt *Route) error {
+	if want, _ := m.missing(rt, adapters.Slots); len(want) > 0 {
+		states, err := m.Store.Acquire(ctx, m.instance, rt.Name, want, 1)
 		if err != nil {
 			return err
 		}
 		err = rt.prepare(ctx, newRound(), states)
-		k.giveUp(ctx, states)
+		m.giveUp(ctx, states)
 		if err != nil {
 			return err
 		}
 	} else if err := rt.prepare(ctx, newRound(), nil); err != nil {
 		return err
 	}
-	k.recovered(rt)
+	m.recovered(rt)
 	return nil
 }
 
 // AllStopped returns the errors of the routes when none of them can run.
-func (k *Manager) AllStopped() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (m *Manager) AllStopped() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var errs []error
-	for _, rt := range k.routes {
-		t := k.troubles[rt]
+	for _, rt := range m.routes {
+		t := m.troubles[rt]
 		if t == nil || !t.stopped {
 			return nil
 		}

@@ -65,64 +65,64 @@ func NewBackoff(poll Config, source any) *Backoff {
 
 // Set gives the next poll, and those after it, other settings. It ends the rest, which
 // may be much longer than the new settings have it.
-func (r *Backoff) Set(poll Config) {
-	r.next.Store(&poll)
-	signal.Send(r.Signal)
+func (b *Backoff) Set(poll Config) {
+	b.next.Store(&poll)
+	signal.Send(b.Signal)
 }
 
 // Poll returns the settings of the poll that begins, for all of it and the rest after
 // it; fresh reports whether they are others than the poll before had.
-func (r *Backoff) Poll() (poll Config, fresh bool) {
-	if r.next.Load() == nil {
-		return r.poll, false
+func (b *Backoff) Poll() (poll Config, fresh bool) {
+	if b.next.Load() == nil {
+		return b.poll, false
 	}
-	r.poll = *r.next.Swap(nil)
-	return r.poll, true
+	b.poll = *b.next.Swap(nil)
+	return b.poll, true
 }
 
 // Begin returns the channel on which the source wakes us; nil where it does not.
-func (r *Backoff) Begin() <-chan struct{} {
-	if r.waker == nil {
+func (b *Backoff) Begin() <-chan struct{} {
+	if b.waker == nil {
 		return nil
 	}
-	wakes := r.waker.Wake()
+	wakes := b.waker.Wake()
 	if wakes == nil {
-		r.waker = nil
+		b.waker = nil
 	}
 	return wakes
 }
 
 // Failed returns the pause after a poll that failed.
-func (r *Backoff) Failed() time.Duration {
-	r.empty++
-	return min(100*time.Millisecond<<min(r.empty, 5), 2*time.Second)
+func (b *Backoff) Failed() time.Duration {
+	b.empty++
+	return min(100*time.Millisecond<<min(b.empty, 5), 2*time.Second)
 }
 
 // Found ends the rest: rows are there, or may be.
-func (r *Backoff) Found() {
-	if r.Armed {
-		r.waker.Awake()
+func (b *Backoff) Found() {
+	if b.Armed {
+		b.waker.Awake()
 	}
-	r.Woken()
+	b.Woken()
 }
 
 // Woken ends the rest of a reader that its source has woken.
-func (r *Backoff) Woken() { r.since, r.empty, r.Armed = time.Now(), 0, false }
+func (b *Backoff) Woken() { b.since, b.empty, b.Armed = time.Now(), 0, false }
 
 // Pause returns the pause after a poll that found nothing; none when there is to
 // be another poll at once. Before long pauses it sees to being woken.
-func (r *Backoff) Pause(ctx context.Context) time.Duration {
-	r.empty++
-	pause := r.poll.pause(r.empty)
-	if r.Armed || r.waker == nil || pause <= wakefulPause {
+func (b *Backoff) Pause(ctx context.Context) time.Duration {
+	b.empty++
+	pause := b.poll.pause(b.empty)
+	if b.Armed || b.waker == nil || pause <= wakefulPause {
 		return pause
 	}
-	if time.Since(r.since) < 2*wakefulPause {
+	if time.Since(b.since) < 2*wakefulPause {
 		return wakefulPause
 	}
-	switch r.waker.Sleep(ctx) {
+	switch b.waker.Sleep(ctx) {
 	case adapters.Armed:
-		r.Armed = true
+		b.Armed = true
 		return 0
 	case adapters.Draining:
 		return min(pause, DrainingPause)

@@ -20,15 +20,15 @@ type CallTimeout struct {
 const LongestCallTimeout = 10 * time.Minute
 
 // Call makes a call with a context that is limited.
-func (b *CallTimeout) Call(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, max(min(b.Usual<<min(b.timeouts, 10), LongestCallTimeout), b.Usual))
+func (t *CallTimeout) Call(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(min(t.Usual<<min(t.timeouts, 10), LongestCallTimeout), t.Usual))
 	defer cancel()
 	err := call(ctx)
 	switch {
 	case err == nil:
-		b.timeouts = 0
+		t.timeouts = 0
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		b.timeouts++
+		t.timeouts++
 	}
 	return err
 }

@@ -17,9 +17,9 @@ import (
 //
 // Any user may read it, unless that privilege was revoked; the error then names the
 // grant.
-func (t *Reader) Identity(ctx context.Context) (string, error) {
-	id, err := identity(ctx, t.Pool)
-	return id, t.kind.Explain("ask for the cluster's system identifier", err)
+func (r *Reader) Identity(ctx context.Context) (string, error) {
+	id, err := identity(ctx, r.Pool)
+	return id, r.kind.Explain("ask for the cluster's system identifier", err)
 }
 
 func identity(ctx context.Context, q pg.Querier) (id string, err error) {
@@ -31,22 +31,22 @@ func identity(ctx context.Context, q pg.Querier) (id string, err error) {
 // has given out its transaction ids and its position; one that has not was
 // restored or recovered to an earlier point, and its later transactions would
 // be taken for delivered.
-func (t *Reader) Validate(ctx context.Context, c adapters.Cursor) error {
+func (r *Reader) Validate(ctx context.Context, c adapters.Cursor) error {
 	if c.IsZero() {
 		return nil
 	}
 	seen, err := NewestSnapshot(c)
 	if err != nil {
-		return t.kind.Explain("validate the cursor", fmt.Errorf("%w: %w", adapters.ErrForeignCursor, err))
+		return r.kind.Explain("validate the cursor", fmt.Errorf("%w: %w", adapters.ErrForeignCursor, err))
 	}
-	err = t.Find(ctx)
+	err = r.Find(ctx)
 	if err == nil {
-		err = t.validate(ctx, t.Pool, seen.Xmax, c.Position)
+		err = r.validate(ctx, r.Pool, seen.Xmax, c.Position)
 	}
 	if err == nil {
-		err = t.CheckAnchor(ctx, t.Pool, &c)
+		err = r.CheckAnchor(ctx, r.Pool, &c)
 	}
-	return t.kind.Explain("validate the cursor", err)
+	return r.kind.Explain("validate the cursor", err)
 }
 
 // NewestSnapshot returns the latest snapshot that a cursor speaks of.
@@ -59,7 +59,7 @@ func NewestSnapshot(c adapters.Cursor) (Snapshot, error) {
 
 // validate checks whether transaction ids below xmax and the position have been
 // handed out.
-func (t *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, position int64) error {
+func (r *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, position int64) error {
 	const sql = `
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(s.name, ''),
        has_sequence_privilege(s.name, 'SELECT'),
@@ -69,14 +69,14 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	var next, last int64
 	var sequence string
 	var readable *bool // null: there is no sequence
-	if err := q.QueryRow(ctx, sql, t.Quoted, t.kind.Position).Scan(&next, &sequence, &readable, &last); err != nil {
+	if err := q.QueryRow(ctx, sql, r.Quoted, r.kind.Position).Scan(&next, &sequence, &readable, &last); err != nil {
 		return err
 	}
 	// In the tables of others positions may come from elsewhere.
 	counted := readable != nil
 	var reason string
 	switch {
-	case !counted && t.kind.Own:
+	case !counted && r.kind.Own:
 		return ErrNoSequence
 	case counted && !*readable:
 		return pg.ErrSequenceGrant(sequence)
@@ -87,13 +87,13 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	default:
 		return nil
 	}
-	return t.wentBack("the database is behind the cursor: " + reason)
+	return r.wentBack("the database is behind the cursor: " + reason)
 }
 
 // wentBack is the error for a database that was put back to an earlier state.
-func (t *Reader) wentBack(reason string) error {
+func (r *Reader) wentBack(reason string) error {
 	command := "rebase"
-	if !t.kind.Own {
+	if !r.kind.Own {
 		command = "seek" // only the own layout can be rebased
 	}
 	return fmt.Errorf("%s: %w; it was restored or recovered to an earlier point, or failed over without the last commits, "+
@@ -107,7 +107,7 @@ var ErrNoSequence = errors.New(`column position is not an identity column; "outr
 // Routes were checked when they started; a new connection can lead
 // to a standby, to another cluster behind the same name, or to a primary that
 // lost the last transactions in a failover.
-func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read) error {
+func (r *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read) error {
 	var standby bool
 	if err := q.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
 		return err
@@ -119,9 +119,9 @@ func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read
 	if err != nil {
 		return err
 	}
-	if t.Cluster != "" && id != t.Cluster {
-		was := t.Cluster
-		t.Cluster = "" // the cursors of the next fetch have been checked
+	if r.Cluster != "" && id != r.Cluster {
+		was := r.Cluster
+		r.Cluster = "" // the cursors of the next fetch have been checked
 		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, adapters.ErrWentBack)
 	}
 	var xmax uint64
@@ -133,7 +133,7 @@ func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read
 		}
 		xmax, position = max(xmax, seen.Xmax), max(position, reads[i].From.Position)
 	}
-	if err := t.validate(ctx, q, xmax, position); err != nil {
+	if err := r.validate(ctx, q, xmax, position); err != nil {
 		return err
 	}
 	checked := map[adapters.Cursor]bool{}
@@ -141,11 +141,11 @@ func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read
 		place := adapters.Cursor{Position: reads[i].From.Position, Snapshot: reads[i].From.Snapshot, Base: reads[i].From.Base, Anchor: reads[i].From.Anchor}
 		if !checked[place] {
 			checked[place] = true
-			if err := t.CheckAnchor(ctx, q, &place); err != nil {
+			if err := r.CheckAnchor(ctx, q, &place); err != nil {
 				return err
 			}
 		}
 	}
-	t.Cluster = id
+	r.Cluster = id
 	return nil
 }

@@ -26,8 +26,8 @@ type Statement struct {
 }
 
 // Prepare prepares a statement on the connection.
-func (r *Conn) Prepare(ctx context.Context, name, sql string) (*Statement, error) {
-	d, err := r.Conn.PgConn().Prepare(ctx, name, sql, nil)
+func (c *Conn) Prepare(ctx context.Context, name, sql string) (*Statement, error) {
+	d, err := c.Conn.PgConn().Prepare(ctx, name, sql, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +80,12 @@ var ErrNoSnapshot = errors.New("the server returned no snapshot")
 
 // Stream executes a statement and passes its rows to row until row wants no
 // more. It is complete when the connection can be used for the next statement.
-func (r *Conn) Stream(ctx context.Context, st *Statement, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
-	if tracer := r.Conn.Config().Tracer; tracer != nil {
-		ctx = tracer.TraceQueryStart(ctx, r.Conn, pgx.TraceQueryStartData{SQL: st.text})
-		defer func() { tracer.TraceQueryEnd(ctx, r.Conn, pgx.TraceQueryEndData{Err: err}) }()
+func (c *Conn) Stream(ctx context.Context, st *Statement, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
+	if tracer := c.Conn.Config().Tracer; tracer != nil {
+		ctx = tracer.TraceQueryStart(ctx, c.Conn, pgx.TraceQueryStartData{SQL: st.text})
+		defer func() { tracer.TraceQueryEnd(ctx, c.Conn, pgx.TraceQueryEndData{Err: err}) }()
 	}
-	result := r.Conn.PgConn().ExecStatement(ctx, st.StatementDescription, params, nil, st.formats)
+	result := c.Conn.PgConn().ExecStatement(ctx, st.StatementDescription, params, nil, st.formats)
 	more, unwanted := true, 0
 	for result.NextRow() {
 		values := result.Values()

@@ -123,10 +123,10 @@ func New(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wake.Mode, 
 }
 
 // Find looks the table up, once; what uses its name calls it first.
-func (t *Reader) Find(ctx context.Context) error {
-	return t.location.Find(ctx, t.Pool, func(full pgx.Identifier) {
-		t.Quoted = full.Sanitize()
-		t.kind.Located(full)
+func (r *Reader) Find(ctx context.Context) error {
+	return r.location.Find(ctx, r.Pool, func(full pgx.Identifier) {
+		r.Quoted = full.Sanitize()
+		r.kind.Located(full)
 	})
 }
 
@@ -135,84 +135,84 @@ var errClosed = errors.New("the source is closed")
 
 // Connected returns the connection that reads, and makes it where there is none. The
 // caller has the lock.
-func (t *Reader) Connected(ctx context.Context, reads []adapters.Read) (*Conn, error) {
-	if t.closed {
-		return nil, t.kind.Explain("read", errClosed)
+func (r *Reader) Connected(ctx context.Context, reads []adapters.Read) (*Conn, error) {
+	if r.closed {
+		return nil, r.kind.Explain("read", errClosed)
 	}
-	if t.Conn != nil {
-		return t.Conn, nil
+	if r.Conn != nil {
+		return r.Conn, nil
 	}
-	err := t.Find(ctx)
-	var r *Conn
+	err := r.Find(ctx)
+	var conn *Conn
 	if err == nil {
-		r, err = t.Open(ctx)
+		conn, err = r.Open(ctx)
 	}
 	if err == nil {
-		if err = t.verify(ctx, r.Conn, reads); err != nil {
-			t.Discard(r)
+		if err = r.verify(ctx, conn.Conn, reads); err != nil {
+			r.Discard(conn)
 		}
 	}
 	if err != nil {
-		return nil, t.kind.Explain("connect to read", err)
+		return nil, r.kind.Explain("connect to read", err)
 	}
-	t.Conn = r
-	t.Log.DebugContext(ctx, "connected to read a table", "table", t.Table)
-	return r, nil
+	r.Conn = conn
+	r.Log.DebugContext(ctx, "connected to read a table", "table", r.Table)
+	return conn, nil
 }
 
 // Open makes a connection that can fetch. It is taken out of the pool, so that the
 // pool's hooks apply to it.
-func (t *Reader) Open(ctx context.Context) (*Conn, error) {
-	c, err := t.Pool.Acquire(ctx)
+func (r *Reader) Open(ctx context.Context) (*Conn, error) {
+	c, err := r.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &Conn{Conn: c.Hijack()}
-	if _, err = r.Conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err == nil {
-		err = t.kind.Prepare(ctx, r)
+	conn := &Conn{Conn: c.Hijack()}
+	if _, err = conn.Conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err == nil {
+		err = r.kind.Prepare(ctx, conn)
 	}
 	if err != nil {
-		t.Discard(r)
+		r.Discard(conn)
 		return nil, err
 	}
-	return r, nil
+	return conn, nil
 }
 
 // Drop gives the reading connection up; the next Fetch makes a new one.
-func (t *Reader) Drop() {
-	if t.Conn != nil {
-		t.Discard(t.Conn)
-		t.Conn = nil
-		t.kind.Dropped()
+func (r *Reader) Drop() {
+	if r.Conn != nil {
+		r.Discard(r.Conn)
+		r.Conn = nil
+		r.kind.Dropped()
 	}
 }
 
 // Discard closes a connection without waiting for it; Close does.
-func (t *Reader) Discard(r *Conn) {
-	t.closing.Go(func() { pg.Close(r.Conn) })
+func (r *Reader) Discard(conn *Conn) {
+	r.closing.Go(func() { pg.Close(conn.Conn) })
 }
 
 // Close releases the connections. It waits for a Fetch that is running, so
 // cancel that one's context first.
-func (t *Reader) Close() error {
-	t.Listening.Stop()
-	t.Mu.Lock()
-	t.closed = true
-	t.Drop()
-	t.Mu.Unlock()
-	t.Pool.Close()
-	t.closing.Wait()
+func (r *Reader) Close() error {
+	r.Listening.Stop()
+	r.Mu.Lock()
+	r.closed = true
+	r.Drop()
+	r.Mu.Unlock()
+	r.Pool.Close()
+	r.closing.Wait()
 	return nil
 }
 
 // TableName implements [adapters.TableNamer]: database, schema and table.
-func (t *Reader) TableName(ctx context.Context) (name string, err error) {
+func (r *Reader) TableName(ctx context.Context) (name string, err error) {
 	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
-	if err = t.Find(ctx); err == nil {
-		err = t.Pool.QueryRow(ctx, q, t.Quoted).Scan(&name)
+	if err = r.Find(ctx); err == nil {
+		err = r.Pool.QueryRow(ctx, q, r.Quoted).Scan(&name)
 	}
-	return name, t.kind.Explain("ask for the table's full name", err)
+	return name, r.kind.Explain("ask for the table's full name", err)
 }
 
 // Starts are expressions of the positions at which a route may start. Of since the
@@ -225,8 +225,8 @@ const errNoTimes = adapters.NoStart("which column says when a row was created is
 
 // Start returns the cursor at one of the places; fill puts the table's names into a
 // statement.
-func (t *Reader) Start(ctx context.Context, at adapters.Start, places Starts, fill func(sql string) string) (adapters.Cursor, error) {
-	err := t.Find(ctx)
+func (r *Reader) Start(ctx context.Context, at adapters.Start, places Starts, fill func(sql string) string) (adapters.Cursor, error) {
+	err := r.Find(ctx)
 	var position string
 	var args []any
 	switch at.Kind {
@@ -243,10 +243,10 @@ func (t *Reader) Start(ctx context.Context, at adapters.Start, places Starts, fi
 	}
 	var c adapters.Cursor
 	if err == nil {
-		err = t.Pool.QueryRow(ctx, fill("SELECT ("+position+")::bigint, pg_current_snapshot()::text"), args...).Scan(&c.Position, &c.Snapshot)
+		err = r.Pool.QueryRow(ctx, fill("SELECT ("+position+")::bigint, pg_current_snapshot()::text"), args...).Scan(&c.Position, &c.Snapshot)
 	}
 	if err != nil {
-		return adapters.Cursor{}, t.kind.Explain("start at "+string(at.Kind), err)
+		return adapters.Cursor{}, r.kind.Explain("start at "+string(at.Kind), err)
 	}
 	return c, nil
 }
@@ -258,11 +258,11 @@ SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit
 SET LOCAL max_parallel_workers_per_gather = 0`
 
 // Count runs f in a transaction that only reads, and along indexes.
-func (t *Reader) Count(ctx context.Context, f func(pgx.Tx) error) error {
-	if err := t.Find(ctx); err != nil {
+func (r *Reader) Count(ctx context.Context, f func(pgx.Tx) error) error {
+	if err := r.Find(ctx); err != nil {
 		return err
 	}
-	return pgx.BeginTxFunc(ctx, t.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, r.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
 			return err
 		}

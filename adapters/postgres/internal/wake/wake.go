@@ -24,9 +24,9 @@ const (
 )
 
 // Check refuses other words; empty is the default.
-func (w Mode) Check() error {
-	if w != "" && w != Poll && w != Notify {
-		return errors.New("Wake must be WakePoll or WakeNotify, is " + string(w))
+func (m Mode) Check() error {
+	if m != "" && m != Poll && m != Notify {
+		return errors.New("Wake must be WakePoll or WakeNotify, is " + string(m))
 	}
 	return nil
 }

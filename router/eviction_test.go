@@ -264,7 +264,7 @@ func TestG10_ASlowBrokerDoesNotParkItsBacklog(t *testing.T) {
 
 // A source that is polled rarely: what fills a lane is moved out of the way all
 // the same.
-func TestG6_AFullLaneIsRelievedHoweverRareThePolls(t *testing.T) {
+func TestG6_AFullLaneEvictsHoweverRareThePolls(t *testing.T) {
 	inBubble(t, templated, func(r *rig) {
 		names := sameLane(2)
 		h := newHanging(nil, names[0])
