@@ -137,8 +137,8 @@ func (r *runner) endLocked() {
 	r.idle.Broadcast()
 }
 
-// proceedLocked has what is queued run, as far as the lane's share allows. Each goroutine
-// runs chains until none is left for it, so that a busy lane keeps its stacks.
+// proceedLocked has what is queued run, as far as the lane's share allows. A goroutine
+// runs one chain, and then has those run for which the lane has room.
 func (r *runner) proceedLocked() {
 	if r.route.DeliverFirst {
 		if len(r.queue) > 0 {
@@ -151,27 +151,16 @@ func (r *runner) proceedLocked() {
 	}
 	for it := r.pickLocked(); it != nil; it = r.pickLocked() {
 		go func() {
-			for it := it; it != nil; it = r.next() {
-				r.run(it)
-			}
+			r.run(it)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.proceedLocked()
 		}()
 	}
 	if len(r.queue) > 0 && !r.watched {
 		r.watched, r.moved = true, false
 		time.AfterFunc(StallPatience, r.watch)
 	}
-}
-
-// next returns the item whose chain a goroutine runs after another one; nil: there is none
-// for it.
-func (r *runner) next() *Item {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	it := r.pickLocked()
-	if len(r.queue) > 0 { // the share may have grown by more than one
-		r.proceedLocked()
-	}
-	return it
 }
 
 // watch doubles the share of a lane of which no chain has ended since the timer was set.
