@@ -68,7 +68,7 @@ func (q *queueSQL) text(indexes queueIndexes) queueText {
 		everything: q.everything(indexes.heldAged), held: q.held(),
 		first: q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
 		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
-		look: q.look(indexes), lookWithin: q.lookWithin(indexes),
+		look: q.look(indexes),
 		take: q.take(), takeAll: q.takeAll(),
 		done:  q.settle(settlement{status: "{is:done}", done: true}),
 		retry: q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),

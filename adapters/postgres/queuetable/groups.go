@@ -107,8 +107,7 @@ type queueTable struct {
 	latest place // of the newest row that was read; behind newest there may be others
 	sweep  sweep // the reading of everything
 
-	largest   int64 // payload seen lately
-	contended int   // so many claims are made row by row: others are at the table
+	contended int // so many claims are made row by row: others are at the table
 
 	// swept is when the newest row was created that was known as the last reading of
 	// everything by age began. What became visible later may be older than that, by as
@@ -133,7 +132,7 @@ type queueText struct {
 	everything, held string // of a sweep, the first page and after the last
 	first, next      string
 	latest, later    string
-	look, lookWithin string // lookWithin: bounded by bytes
+	look             string
 	take, takeAll    string // takeAll: without locking first
 	done             string
 	retry, dead, put string

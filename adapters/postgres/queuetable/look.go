@@ -135,12 +135,8 @@ func (s *service) look(ctx context.Context, visits []*visit) error {
 
 func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 	seen := s.see(visits)
-	text, args := s.table.text.look, s.lookArgs(visits)
-	args = append(args, s.hereArgs()...)
-	if seen.within {
-		text, args = s.table.text.lookWithin, append(args, seen.budget)
-	}
-	rows, err := s.q.pool.Query(ctx, text, args...)
+	args := append(s.lookArgs(visits), s.hereArgs()...)
+	rows, err := s.q.pool.Query(ctx, s.table.text.look, append(args, seen.budget)...)
 	if err != nil {
 		return err
 	}
@@ -158,7 +154,6 @@ func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	s.table.largest = max(seen.largest, s.table.largest-s.table.largest/16)
 	s.full = s.full || len(s.rows)+len(s.picked) > 0 && s.req.Bytes > 0 && s.bytes >= s.req.Bytes
 	for i, v := range visits {
 		s.conclude(v, i, seen)
@@ -166,21 +161,16 @@ func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 	return nil
 }
 
-// see prepares for what a look returns. Unless all of it will fit, going by the
-// payloads that were seen lately, the server is to count bytes, which makes a look
-// nearly twice as dear. What is more than fits is never kept.
+// see prepares for what a look returns: no more than fits, and never nothing.
 func (s *service) see(visits []*visit) *seen {
 	seen := &seen{counts: make([]int, len(visits)), ends: make([]bool, len(visits)), budget: s.budget()}
-	rows := 0
 	for _, v := range visits {
 		v.limit = max(v.share-v.got+s.q.heldIn(s.table, v.group)+1, v.least) // which reports whether there is more
-		rows += v.limit
 		v.rest = false
 		if v.least > 0 { // nothing of it is kept, most likely
 			seen.budget = max(seen.budget, lookBytes)
 		}
 	}
-	seen.within = s.table.largest == 0 || int64(rows) > seen.budget/s.table.largest
 	return seen
 }
 
@@ -214,9 +204,7 @@ type seen struct {
 	last    int    // the group of the last row
 	created int64  // when the last one was created that is in counts
 	bytes   int64
-	largest int64 // payload
-	within  bool  // the look stopped when bytes reached budget
-	budget  int64
+	budget  int64 // the look stopped when bytes reached it
 }
 
 // row notes a row and tells its group. What is being processed comes before what
@@ -228,7 +216,7 @@ func (s *seen) row(v [][]byte, whole bool) (i int, err error) {
 	if i < s.last || again && (held && !whole || created < s.created) {
 		return 0, errLookOrder
 	}
-	s.last, s.bytes, s.largest = i, s.bytes+size, max(s.largest, size)
+	s.last, s.bytes = i, s.bytes+size
 	if whole || !held {
 		s.created = created
 		s.counts[i]++
@@ -321,7 +309,7 @@ func (s *service) pick(p picked) {
 // conclude says whether a group is to be looked at further now, and whether it
 // stays in the ring.
 func (s *service) conclude(v *visit, i int, seen *seen) {
-	cut := seen.within && seen.bytes >= seen.budget && i >= seen.last
+	cut := seen.bytes >= seen.budget && i >= seen.last
 	switch {
 	case seen.ends[i]: // and it stays, for the row that ended it
 	case !cut && seen.counts[i] < v.limit: // all of the group was seen

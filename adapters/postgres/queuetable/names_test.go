@@ -25,7 +25,7 @@ func statements(table pgx.Identifier, layout *Layout, keyType string) (all []str
 		key: keyType, group: "text", status: keyType, created: "timestamptz", claimed: "timestamptz", payload: "jsonb"}}
 	for _, indexes := range []queueIndexes{{}, {whole: true, aged: true, heldAged: true}, {keyed: true, aged: true}} {
 		t := q.text(indexes)
-		all = append(all, t.everything, t.held, t.first, t.next, t.latest, t.later, t.look, t.lookWithin, t.take, t.takeAll, t.done,
+		all = append(all, t.everything, t.held, t.first, t.next, t.latest, t.later, t.look, t.take, t.takeAll, t.done,
 			t.retry, t.dead, t.put, t.extend, t.recover, q.groups(layout.Statuses.Pending, true), q.groups(layout.Statuses.Pending, false),
 			q.unfinished(indexes), q.count(), q.sample())
 	}

@@ -170,23 +170,19 @@ func (q *queueSQL) groupText() string {
 // is sorted that an index has in order, because that would copy every payload. The
 // groups come in the order of the arrays, because each is looked up by itself, and
 // who reads the rows makes sure of it.
+//
+// The last parameter bounds the payloads, which may not all fit: no row comes after that
+// many bytes.
 func (q *queueSQL) look(indexes queueIndexes) string {
-	return q.fill(`SELECT g.n::int AS n, r.*
+	return q.fill(`SELECT s.* FROM (
+SELECT g.n::int AS n, r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
 FROM unnest($1::{group[]}, $2::bool[], $3::{created[]}, $4::{key[]}, $5::int[])
      WITH ORDINALITY AS g(name, nulls, since, after, lim, n)
 CROSS JOIN LATERAL (
     ` + strings.Join(q.ranges(indexes), "\n    UNION ALL\n    ") + `
-) r`)
-}
-
-// lookWithin is look for payloads that may not all fit. One more parameter: the
-// bytes of payload after which to stop.
-func (q *queueSQL) lookWithin(indexes queueIndexes) string {
-	return `SELECT s.* FROM (
-SELECT l.*, sum(l.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
-FROM (` + q.look(indexes) + `) l
+) r
 ) s
-WHERE s.total - s.size < ` + q.lookBytes()
+WHERE s.total - s.size < ` + q.lookBytes())
 }
 
 // ranges are the parts of a look at one group, templates: what is being processed (unless it

@@ -199,7 +199,7 @@ func (q *queueSQL) textHere(indexes queueIndexes) queueText {
 	return queueText{
 		everything: q.everything(true),
 		first:      q.byAge(pageFirst, true), next: q.byAge(pageNext, true), latest: q.byAge(pageLatest, true), later: q.byAge(pageLater, true),
-		look: q.look(indexes), lookWithin: q.lookWithin(indexes),
+		look:   q.look(indexes),
 		done:   q.settle(settlement{status: "{is:done}", done: true}),
 		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
 		dead:   q.settle(settlement{status: "{is:dead}", withError: true, dead: true}),

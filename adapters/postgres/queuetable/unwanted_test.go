@@ -57,9 +57,8 @@ func (e *unwantedEnv) claim() (keys []string, looks int) {
 	if n := len(e.seen.statements); n > most {
 		e.t.Fatalf("a claim took %d statements, want at most %d", n, most)
 	}
-	text := &e.q.tables[0].text
 	for _, s := range e.seen.statements {
-		if s.sql == text.look || s.sql == text.lookWithin {
+		if s.sql == e.q.tables[0].text.look {
 			looks++
 		}
 	}

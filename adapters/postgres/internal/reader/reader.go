@@ -1,17 +1,14 @@
 package reader
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -86,11 +83,6 @@ const (
 
 	// sideIdle is how long such a connection is kept without use.
 	sideIdle = time.Minute
-
-	// readBuffer is how much is read from a connection at once, if so much has
-	// come: pgx alone takes 8 KiB, which is a system call for every twenty rows of
-	// a backlog.
-	readBuffer = 64 << 10
 )
 
 // NewPool returns the pool for everything but reading rows. It does not connect.
@@ -104,11 +96,6 @@ func NewPool(ctx context.Context, c pg.Connection) (*pgxpool.Pool, error) {
 	// A connection that died while idle, with the server's restart, is no reason
 	// for a command to fail.
 	pc.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
-	if c.Config == nil { // what an application configured itself is its own
-		pc.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-			return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBuffer), w)
-		}
-	}
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
