@@ -42,7 +42,8 @@ type rangeScan struct {
 	rows      [adapters.Slots][]*adapters.Row
 	bytes     int
 	end       int64           // the last position of any slot
-	last      adapters.Anchor // of the row there
+	last      *adapters.Row   // there
+	anchor    adapters.Anchor // of last, when all rows have come
 	cut       bool            // it was too large: rows are missing
 }
 
@@ -100,6 +101,9 @@ func (f *fetch) runRangeScan(ctx context.Context, r *reader.Conn) (complete bool
 		return false, err
 	}
 	complete, err = r.Stream(ctx, st, f.rangeScan.params(f.plans), f.row)
+	if last := f.rangeScan.last; last != nil {
+		f.rangeScan.anchor = last.Anchor() // now, because a row that was handed over is no longer ours
+	}
 	if err == nil && !f.stopped && !f.rangeScan.cut {
 		err = f.yieldRangeScan()
 	}
@@ -128,7 +132,7 @@ func (rs *rangeScan) keep(f *fetch, slot int, position int64, values [][]byte) (
 		if last { // its read stands further on than others
 			row := decodeRow(f.decoder, values)
 			row.Slot = slot
-			rs.last = row.Anchor()
+			rs.last = row
 		}
 		return true
 	}
@@ -139,7 +143,7 @@ func (rs *rangeScan) keep(f *fetch, slot int, position int64, values [][]byte) (
 	row := decodeRow(f.decoder, values)
 	row.Slot, row.Position = slot, position
 	if last {
-		rs.last = row.Anchor()
+		rs.last = row
 	}
 	rs.rows[slot] = append(rs.rows[slot], row)
 	return true
@@ -172,7 +176,7 @@ func (f *fetch) finishRangeScan(i int) adapters.ReadResult {
 	case !f.rangeScan.cut:
 		next := adapters.Cursor{Position: from.Position, Snapshot: f.own, Base: from.Base, Anchor: from.Anchor}
 		if f.rangeScan.end > from.Position {
-			next.Position, next.Anchor = f.rangeScan.end, f.rangeScan.last
+			next.Position, next.Anchor = f.rangeScan.end, f.rangeScan.anchor
 		}
 		return adapters.ReadResult{Next: next}
 	case done.Rows > 0:
