@@ -273,7 +273,8 @@ func TestOutboxFramework_18_4_RetryAndDead(t *testing.T) {
 // The exporter hears of both queues.
 func TestOutboxFrameworkExportsBothQueues(t *testing.T) {
 	t.Parallel()
-	stats := []adapters.RouteStats{{Delivered: 5, InFlight: 2, Queue: &adapters.QueueStats{HotTaken: 4, HotDropped: 3, HotWaiting: 1}}}
+	queue := &adapters.QueueStats{HotTaken: 4, HotDropped: 3, HotWaiting: 1} // of both routes
+	stats := []adapters.RouteStats{{Delivered: 4, InFlight: 2, Queue: queue}, {Delivered: 1, Queue: queue}}
 	e := &exporter{counts: map[string]int{}}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

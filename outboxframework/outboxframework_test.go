@@ -173,7 +173,7 @@ func TestExportTellsWhatHasHappenedSince(t *testing.T) {
 		asked++
 		switch asked {
 		case 1:
-			return []adapters.RouteStats{{Delivered: 2, Retried: 1, InFlight: 3, Oldest: 5}, {Dead: 1, Oldest: 7, Skipped: map[string]int64{"x": 1}}}
+			return []adapters.RouteStats{{Delivered: 2, Retried: 1, InFlight: 3, Oldest: 7}, {Dead: 1, Oldest: 5, Skipped: map[string]int64{"x": 1}}}
 		case 2: // a reload
 			return []adapters.RouteStats{{}}
 		}

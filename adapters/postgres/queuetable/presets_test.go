@@ -331,6 +331,10 @@ func TestPresetTellsWhatATableLacks(t *testing.T) {
 			[]string{"finds the unfinished rows of a group", "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"outbox_event_outrider_group_idx\""}},
 		"talkie without our indexes": {talkieSystem, "DROP INDEX {schema}.outbox_outrider_group_idx, {schema}.outbox_outrider_age_idx",
 			[]string{"finds the unfinished rows of a group", "outrider init --indexes", "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"outbox_outrider_group_idx\""}},
+		"yantra misses": {yantraSystem, "ALTER TABLE {t} DROP COLUMN processed_at", []string{"column processed_at (done) is missing", "add it as: processed_at timestamp"}},
+		"yantra type":   {yantraSystem, "ALTER TABLE {t} ALTER COLUMN processed_at TYPE text", []string{"column processed_at (done) is text; it must be timestamp"}},
+		"yantra without our indexes": {yantraSystem, "DROP INDEX {schema}.outbox_messages_outrider_group_idx",
+			[]string{"finds the unfinished rows of a group", "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"outbox_messages_outrider_group_idx\""}},
 	} {
 		e := db.preset(t, c.system.preset())
 		_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
