@@ -207,8 +207,8 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 			}
 			// Never cut off: whether the step counts must be known.
 			whole := context.WithoutCancel(ctx)
-			changed, err := s.rows.ChangeDead(whole, c.Action, keys[:n], func(changed int) error {
-				return auditor.Audit(whole, c.By, c.Action, c.Filter, keys[0].Table, changed)
+			changed, err := s.rows.ChangeDead(whole, c.Action, keys[:n], func(ctx context.Context, changed int) error {
+				return auditor.Audit(ctx, c.By, c.Action, c.Filter, keys[0].Table, changed)
 			})
 			done(changed)
 			return err == nil, err

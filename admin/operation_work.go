@@ -208,7 +208,7 @@ func (w *work) change(ctx context.Context) error {
 	}
 	// Who was frozen, and does not have it any more, changes nothing.
 	failpoint.Hit(failpoint.OperationPending)
-	ours := func(int) error { return w.keeping(ctx, adapters.OperationStep{}) }
+	ours := func(ctx context.Context, _ int) error { return w.keeping(ctx, adapters.OperationStep{}) }
 	if _, err := source.rows.ChangeDead(context.WithoutCancel(ctx), adapters.ParkedAction(w.now.Kind), place.Pending, ours); err != nil {
 		return fmt.Errorf("source %q: %w", source.name, err)
 	}

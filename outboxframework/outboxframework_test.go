@@ -44,6 +44,9 @@ func TestSettingsHaveTheFrameworksDefaults(t *testing.T) {
 	if _, err := outboxframework.NewSettings().SetPollerEnabled(false).Config(url); err == nil || !strings.Contains(err.Error(), "pollerEnabled") {
 		t.Errorf("without polls: %v", err)
 	}
+	if _, err := outboxframework.NewSettings().Config(""); err == nil || !strings.Contains(err.Error(), "URL of the database is empty") {
+		t.Errorf("without a URL: %v", err)
+	}
 	if _, err := outboxframework.NewSettings().SetDispatcherWorkers(-1).Config(url); err == nil || !strings.Contains(err.Error(), "workers") {
 		t.Errorf("-1 workers: %v", err)
 	}

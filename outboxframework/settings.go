@@ -81,6 +81,9 @@ func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	if !s.pollerEnabled {
 		return nil, errors.New("outboxframework: pollerEnabled is false: a relay without polls would lose what it was not woken for; do not run it instead")
 	}
+	if databaseURL == "" {
+		return nil, errors.New("outboxframework: the URL of the database is empty; give postgres://..., or sqlite:PATH")
+	}
 	const layout = "outbox-framework"
 	poll := config.Poll{Min: config.Duration(s.pollerInterval), Max: config.Duration(s.pollerInterval), Batch: s.pollerBatchSize}
 	claims := config.Claims{InMemory: s.coldQueueCapacity}

@@ -140,7 +140,7 @@ func (t *table) after(at adapters.DeadKey) (bson.E, error) {
 
 // ChangeDead implements [adapters.DeadRows]. There is no transaction: record is called first, with the number of the documents that are
 // dead still, and nothing is changed when it returns an error. After an error of the database some may be changed.
-func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(changed int) error) (changed int, err error) {
+func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(ctx context.Context, changed int) error) (changed int, err error) {
 	if action != adapters.ParkedRedrive && action != adapters.ParkedPurge {
 		return 0, fmt.Errorf("mongodb queue: dead documents can be redriven and purged; %q is neither", action)
 	}
@@ -175,7 +175,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	if changed == 0 {
 		return 0, nil
 	}
-	if err := record(changed); err != nil {
+	if err := record(ctx, changed); err != nil {
 		return 0, err
 	}
 	changed = 0

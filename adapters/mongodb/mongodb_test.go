@@ -358,7 +358,7 @@ func TestDeadDocumentsAreListedAndChanged(t *testing.T) {
 		t.Errorf("group EVENT:g1 has %+v", one)
 	}
 	for action, keys := range map[adapters.ParkedAction][]adapters.DeadKey{adapters.ParkedRedrive: listed[:2], adapters.ParkedPurge: listed[3:]} {
-		n, err := q.ChangeDead(t.Context(), action, keys, func(changed int) error {
+		n, err := q.ChangeDead(t.Context(), action, keys, func(_ context.Context, changed int) error {
 			if changed != len(keys) {
 				t.Errorf("%s is recorded for %d documents", action, changed)
 			}
@@ -368,7 +368,7 @@ func TestDeadDocumentsAreListedAndChanged(t *testing.T) {
 			t.Errorf("%s changed %d documents", action, n)
 		}
 	}
-	if n, err := q.ChangeDead(t.Context(), adapters.ParkedPurge, listed[2:3], func(int) error { return errors.New("no record") }); err == nil || n != 0 {
+	if n, err := q.ChangeDead(t.Context(), adapters.ParkedPurge, listed[2:3], func(context.Context, int) error { return errors.New("no record") }); err == nil || n != 0 {
 		t.Errorf("without a record %d documents were deleted, %v", n, err)
 	}
 	var left []adaptertest.QueueStatus

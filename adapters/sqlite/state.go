@@ -255,9 +255,33 @@ func (s *State) joined(instance string) error {
 }
 
 // transact runs f in one transaction that holds the write lock from its
-// beginning, and again as a whole when another program held it for too long.
+// beginning, and again as a whole when another program held it for too long. It joins the one that the context carries.
 func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+	if tx := lite.Running(ctx, s.path); tx != nil {
+		return f(tx)
+	}
 	return lite.Transact(ctx, s.db, f)
+}
+
+// joining is the store's database, or the transaction of it that a context carries: what operators change in a queue of the same file
+// is recorded in the transaction that changes it.
+type joining struct{ *State }
+
+func (j joining) querier(ctx context.Context) staterow.Querier {
+	if tx := lite.Running(ctx, j.path); tx != nil {
+		return tx
+	}
+	return j.db
+}
+
+// QueryContext implements [staterow.Querier].
+func (j joining) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return j.querier(ctx).QueryContext(ctx, query, args...)
+}
+
+// ExecContext implements [staterow.Querier].
+func (j joining) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return j.querier(ctx).ExecContext(ctx, query, args...)
 }
 
 // wrap says what failed and where.

@@ -21,7 +21,7 @@ var (
 // operators makes what is the same for all databases.
 func (s *State) operators() staterow.Operators {
 	return staterow.NewOperators(staterow.Database{
-		Dialect: dialect, Pool: staterow.SQLTx{DB: s.db}, Transact: staterow.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
+		Dialect: dialect, Pool: staterow.SQLTx{DB: joining{s}}, Transact: staterow.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
 	})
 }
 

@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -175,6 +177,67 @@ routes:
 			}
 			if doctor := s.call("doctor"); !strings.Contains(doctor.out, "no index finds them") || !strings.Contains(doctor.out, "_outrider_dead_idx") {
 				t.Errorf("the doctor does not miss the index of dead rows:\n%s", doctor.out)
+			}
+		})
+	}
+}
+
+// The same with a queue in SQLite. What is recorded of a command goes into the transaction that changes the rows if the state is in the same
+// file, whose one writer that transaction is.
+func TestParkedWorksOnASQLiteQueue(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]string{"state in the same file": "", "by another path": "./app.db", "state of its own": "state.db"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "")
+			file, dir := s.db, filepath.Dir(s.db)
+			beside := ""
+			if state != "" {
+				beside = fmt.Sprintf("state: {url: %q}\n", "sqlite:"+dir+"/"+state)
+			}
+			s.write(fmt.Sprintf(`
+admin: {listen: off}
+%ssources:
+  shop: {type: sqlite, path: %q, layout: outbox-framework}
+destinations:
+  nowhere: {type: discard}
+routes:
+  orders: {from: shop, to: nowhere}
+`, beside, file))
+			s.must("init")
+			db, err := sqlite.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			if _, err := db.ExecContext(t.Context(), `INSERT INTO outbox_event (event_id, event_type, payload, status, attempts, last_error, available_at, created_at)
+				SELECT 'e' || value, 'made', '{}', 3, 9, 'why', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.00' || value || 'Z' FROM json_each('[1, 2, 3, 4, 5]')`); err != nil {
+				t.Fatal(err)
+			}
+			for _, st := range []step{
+				{args: "parked redrive e1 --by alice", out: []string{"1 message redriven"}, err: []string{"arrives after"}},
+				{args: "parked purge e2 --by alice", out: []string{"1 message purged"}},
+				{args: "parked redrive --route orders --limit 2 --yes", out: []string{"2 messages redriven"}, err: []string{"arrives after"}},
+				{args: "parked purge --all --yes", out: []string{"1 message purged"}},
+			} {
+				st.run(t, s)
+			}
+			var rows, audit string
+			if err := db.QueryRowContext(t.Context(), "SELECT group_concat(event_id || status || attempts, ' ' ORDER BY event_id) FROM outbox_event").Scan(&rows); err != nil {
+				t.Fatal(err)
+			}
+			kept := db
+			if state == "state.db" {
+				if kept, err = sqlite.Open(filepath.Join(dir, state)); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = kept.Close() }()
+			}
+			if err := kept.QueryRowContext(t.Context(), "SELECT group_concat(by || action || changed, ' ' ORDER BY id) FROM outrider_audit WHERE by = 'alice' AND changed > 0").Scan(&audit); err != nil {
+				t.Fatal(err)
+			}
+			if rows != "e100 e300 e400" || audit != "aliceredrive1 alicepurge1" {
+				t.Errorf("rows %s, audit %s", rows, audit)
 			}
 		})
 	}

@@ -45,11 +45,18 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		return err
 	}
 
+	event, err := UserCreated.New(User{Name: "heron"}).Aggregate("USER", "1").Build()
+	if err != nil {
+		return err
+	}
+
 	// What happens after the commit.
 	registry := listeners.New()
-	listeners.Listen(registry, UserCreated, func(_ context.Context, u User) error {
+	listeners.Listen(registry, UserCreated, func(ctx context.Context, u User) error {
 		_, err := fmt.Fprintln(out, "welcome,", u.Name)
-		stop() // one user is enough for an example
+		if e, _ := listeners.EnvelopeOf(ctx); e.ID() == event.ID() { // others are left from a run that was killed
+			stop() // one user is enough for an example
+		}
 		return err
 	})
 	relay, err := outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry))
@@ -81,10 +88,6 @@ func run(ctx context.Context, url string, out io.Writer) error {
 
 	err = outbox.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		// The user's own row is written here, with tx.
-		event, err := UserCreated.New(User{Name: "heron"}).Aggregate("USER", "1").Build()
-		if err != nil {
-			return err
-		}
 		return client.Publish(ctx, tx, event)
 	})
 	if err != nil {

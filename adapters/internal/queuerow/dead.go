@@ -106,7 +106,7 @@ func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) 
 }
 
 // ChangeDead implements [adapters.DeadRows].
-func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(changed int) error) (changed int, err error) {
+func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(ctx context.Context, changed int) error) (changed int, err error) {
 	tables := map[string]Dialect{}
 	for _, r := range rows {
 		if tables[r.Table] != nil {
@@ -136,7 +136,10 @@ func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction
 		if changed == 0 {
 			return nil
 		}
-		return record(changed)
+		if o.q.Within != nil {
+			return record(o.q.Within(ctx, tx), changed)
+		}
+		return record(ctx, changed)
 	})
 	if err != nil {
 		return 0, err

@@ -24,6 +24,9 @@ type Database struct {
 	Describe func(ctx context.Context, table string) (Dialect, error)
 	Transact func(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error
 	Wrap     func(table, what string, err error) error // nil for nil
+
+	// Within is a context with which a state store in the same database joins a transaction. nil: it need not.
+	Within func(ctx context.Context, tx *sql.Tx) context.Context
 }
 
 // Operators looks at rows of a queue's tables for operators, and changes dead ones, in databases that database/sql reaches. A queue

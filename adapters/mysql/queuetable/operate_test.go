@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func testDead(t *testing.T, e *env, q *Queue, rows []adaptertest.QueueRow) {
 	if err != nil || total != 2 {
 		t.Errorf("counted %+v, %v", counts, err)
 	}
-	record := func(int) error { return nil }
+	record := func(context.Context, int) error { return nil }
 	if n, err := q.ChangeDead(ctx, adapters.ParkedRedrive, []adapters.DeadKey{dead[0].At}, record); err != nil || n != 1 {
 		t.Errorf("redriven %d, %v", n, err)
 	}

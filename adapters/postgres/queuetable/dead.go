@@ -74,7 +74,7 @@ func (q *Queue) described(ctx context.Context, t *queueTable) (queueSQL, error) 
 }
 
 // ChangeDead implements [adapters.DeadRows].
-func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(int) error) (changed int, err error) {
+func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(context.Context, int) error) (changed int, err error) {
 	keys := map[string][]string{}
 	for _, r := range rows {
 		keys[r.Table] = append(keys[r.Table], r.Key)
@@ -115,7 +115,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 			if changed == 0 {
 				return nil
 			}
-			return record(changed)
+			return record(ctx, changed)
 		})
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func opened(t *testing.T, e *queueEnv) *Queue {
 	return q
 }
 
-func unrecorded(int) error { return nil }
+func unrecorded(context.Context, int) error { return nil }
 
 // Dead rows of both tables come once each, in a stable order, by every filter.
 func TestDeadRowsAreFoundByEveryFilter(t *testing.T) {
@@ -100,11 +100,11 @@ func TestRedrivenRowsAreAsTheOriginalHasThem(t *testing.T) {
 	q := opened(t, e)
 	key := func(i int) adapters.DeadKey { return adapters.DeadKey{Table: table, Key: strconv.Itoa(i)} }
 	refused := errors.New("no record")
-	if n, err := q.ChangeDead(e.ctx, adapters.ParkedPurge, []adapters.DeadKey{key(1)}, func(int) error { return refused }); n != 0 || !errors.Is(err, refused) {
+	if n, err := q.ChangeDead(e.ctx, adapters.ParkedPurge, []adapters.DeadKey{key(1)}, func(context.Context, int) error { return refused }); n != 0 || !errors.Is(err, refused) {
 		t.Errorf("changed %d without a record, %v", n, err)
 	}
 	recorded := 0
-	n, err := q.ChangeDead(e.ctx, adapters.ParkedRedrive, []adapters.DeadKey{key(1), key(2), key(4)}, func(n int) error { recorded = n; return nil })
+	n, err := q.ChangeDead(e.ctx, adapters.ParkedRedrive, []adapters.DeadKey{key(1), key(2), key(4)}, func(_ context.Context, n int) error { recorded = n; return nil })
 	pgtest.Must(t, err)
 	purged, err := q.ChangeDead(e.ctx, adapters.ParkedPurge, []adapters.DeadKey{key(1), key(3), key(5)}, unrecorded)
 	pgtest.Must(t, err)

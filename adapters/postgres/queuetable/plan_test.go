@@ -154,10 +154,10 @@ FROM unnest($1::varchar[]) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.
 
 // checkFlat claims all of the rows that wait, and an idle claim, within so many
 // buffers per claim and row.
-func (e *planEnv) checkFlat(what string, rows, limit int) (per float64, idle int) {
+func (e *planEnv) checkFlat(what string, rows, limit int) {
 	e.t.Helper()
-	per = e.claimFlat(what, rows, limit)
-	return per, e.idleFlat(what, limit)
+	e.claimFlat(what, rows, limit)
+	e.idleFlat(what, limit)
 }
 
 // claimFlat claims all of the rows that wait, by a queue that knows nothing, and returns the buffers per row.

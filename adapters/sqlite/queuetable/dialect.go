@@ -18,6 +18,7 @@ var _ queuerow.Dialect = (*statements)(nil)
 // newOperators makes what serves operators' commands.
 func newOperators(q *Queue, cfg *Config) queuerow.Operators {
 	return queuerow.NewOperators(queuerow.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
+		Within: func(ctx context.Context, tx *sql.Tx) context.Context { return lite.Within(ctx, cfg.Path, tx) },
 		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
 			return q.described(ctx, q.table(table))
 		}})

@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -117,11 +118,11 @@ func TestG3_DeadRowsOnSQLite(t *testing.T) {
 		t.Errorf("counted %+v, %t, %v", counts, more, err)
 	}
 	refused := true
-	changed, err := q.ChangeDead(t.Context(), adapters.ParkedRedrive, []adapters.DeadKey{page[0].At, page[1].At}, func(n int) error { refused = n != 2; return nil })
+	changed, err := q.ChangeDead(t.Context(), adapters.ParkedRedrive, []adapters.DeadKey{page[0].At, page[1].At}, func(_ context.Context, n int) error { refused = n != 2; return nil })
 	if err != nil || changed != 2 || refused {
 		t.Errorf("redriven %d, %v", changed, err)
 	}
-	if n, err := q.ChangeDead(t.Context(), adapters.ParkedPurge, []adapters.DeadKey{page[0].At, next[0].At}, func(int) error { return nil }); err != nil || n != 1 {
+	if n, err := q.ChangeDead(t.Context(), adapters.ParkedPurge, []adapters.DeadKey{page[0].At, next[0].At}, func(context.Context, int) error { return nil }); err != nil || n != 1 {
 		t.Errorf("purged %d, %v", n, err)
 	}
 	var again []string
