@@ -8,7 +8,7 @@ import "context"
 type LeaderLock interface {
 	// TryLock takes the lock unless another session has it, without waiting. When
 	// it was taken, lost is closed as soon as it is known that it is held no
-	// longer, by Unlock or because its connection dropped; nil: somebody else
+	// longer, by Unlock or because its connection dropped; nil: another process
 	// has it. It is not called while the lock is held.
 	TryLock(ctx context.Context) (lost <-chan struct{}, err error)
 

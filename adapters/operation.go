@@ -44,9 +44,9 @@ type Operation struct {
 	CreatedAt time.Time
 	StartedAt time.Time // when it was first worked; zero: it was not
 	UpdatedAt time.Time // of the last step, or change of state
-	EndedAt   time.Time // when it became done or failed, or was stopped; zero: it goes on
+	EndedAt   time.Time // when it became done or failed, or was stopped; zero: it is running
 
-	// Who works it: an instance or a command; empty: nobody. That ends when Left is over,
+	// Who works it: an instance or a command; empty: none. That ends when Left is over,
 	// or when the instance is known to be dead.
 	Worker string
 	Epoch  int64         // carried by every step; a later worker's is higher
@@ -149,7 +149,7 @@ type OperationStep struct {
 	Place        *OperationPlace // as it is afterwards, nil: as it was; a step with Parked finds it itself
 	Done, Failed int             // are added; what a step with Parked changes as well
 
-	End   OperationState // done or failed; empty: it goes on
+	End   OperationState // done or failed; empty: it is running
 	Error string         // is kept, if none was before
 }
 

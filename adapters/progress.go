@@ -46,7 +46,7 @@ type ProgressStore interface {
 	MoveProgress(ctx context.Context, m Move, position int64) (bool, error)
 
 	// WriteProgress writes the rows of routes from what is settled, as a settle does; routes that the store knows to have been left
-	// out by the last settle, because somebody had locked the row, are added. With alive it also writes a sign of life into the rows of those
+	// out by the last settle, because the row was locked, are added. With alive it also writes a sign of life into the rows of those
 	// lanes that the instance owns.
 	WriteProgress(ctx context.Context, routes []string, alive bool) error
 }

@@ -34,7 +34,7 @@ type TxDestination interface {
 	// not counted again when a transaction rolls back and its messages are given again. After any other errs the transaction is rolled back. Messages whose
 	// result is nil are then given again, in another transaction; if every message has an error it is not known
 	// which of them is at fault, and they are given again in parts, until a message
-	// fails alone. An [outbox.Unavailable] error is nobody's fault: it ends the delivery. Neither is [ErrConflict]: the
+	// fails alone. An [outbox.Unavailable] error is not a message's fault: it ends the delivery. Neither is [ErrConflict]: the
 	// messages are given again, all of them.
 	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) (committed func(), errs []error)
 }

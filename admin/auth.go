@@ -162,7 +162,7 @@ func ValidForm(ctx context.Context, token string) bool {
 	return want != "" && hmac.Equal([]byte(want), []byte(token))
 }
 
-// Open reports whether the caller's server asks nobody who they are.
+// Open reports whether the server needs no authentication.
 func Open(ctx context.Context) bool {
 	a := requestOf(ctx).auth
 	return a != nil && a.anonymous != RoleNone

@@ -50,7 +50,7 @@ type pastRoute struct {
 	seen bool
 }
 
-// newHistory makes a history of counters that nobody has read yet.
+// newHistory makes a history of counters that have not been read yet.
 func newHistory(stats func() []adapters.RouteStats) *History {
 	return &History{stats: stats, routes: map[string]*pastRoute{}}
 }

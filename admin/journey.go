@@ -55,11 +55,11 @@ type EventWhere string
 
 // The places of an event.
 const (
-	EventUnread   EventWhere = "unread"    // in the table, and not settled; nobody who was asked has it in flight
+	EventUnread   EventWhere = "unread"    // in the table, and not settled; no instance that answered has it in flight
 	EventInFlight EventWhere = "in_flight" // an instance has it
 	EventWaiting  EventWhere = "waiting"   // in a queue's table, to be claimed
 	EventParked   EventWhere = "parked"    // taken out of the stream: retried, waiting or held
-	EventDead     EventWhere = "dead"      // given up; its group goes on
+	EventDead     EventWhere = "dead"      // given up; its group continues
 	EventSettled  EventWhere = "settled"   // delivered, or skipped by a middleware: which is not kept
 	EventSkipped  EventWhere = "skipped"   // a middleware skipped it, and the instance remembers
 	EventUnwanted EventWhere = "unwanted"  // no route matches the row

@@ -144,7 +144,7 @@ func (s *seek) plan(lanes []adapters.LaneStatus) {
 		m := &s.moves[l.Slot]
 		m.From, m.Beyond, s.isNew[l.Slot] = l.Cursor, l.Beyond, false
 		switch {
-		case !s.good: // the source was asked for another snapshot; the old one tells of nothing
+		case !s.good: // the source was asked for another snapshot; the old one is of no use
 			m.From = adapters.Cursor{Position: l.Cursor.Position, Snapshot: s.to.Snapshot}
 		case s.end || s.to.Position > l.Cursor.Position:
 			m.To.Base = l.Cursor.Base // what was restored stays restored

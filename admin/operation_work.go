@@ -33,7 +33,7 @@ const keptFor = time.Second
 const errorsMost = 30
 
 // work takes an operation and carries it out until it ends, is stopped, or ctx ends: then
-// the current step is finished and the operation given up, so that another worker goes on
+// the current step is finished and the operation given up, so that another worker continues
 // at once. It returns the operation as it is then; nil when another worker has it.
 func (op *Operator) work(ctx context.Context, store adapters.Operations, id, worker string, told func(adapters.Operation)) (*adapters.Operation, error) {
 	taken, err := store.TakeOperation(ctx, id, worker, operationLease)

@@ -21,7 +21,7 @@ type ParkedPlace struct {
 	Dead   adapters.DeadKey   // and its place there
 }
 
-// ErrPlace means that a place is none of a list: it is of another filter, or somebody wrote it by hand.
+// ErrPlace means that a place is none of a list: it is of another filter, or was written by hand.
 var ErrPlace = errors.New("it is no place in this list: take the next of a page")
 
 // placeMark begins texts of places that are no keys of messages.
@@ -93,7 +93,7 @@ func placeError(after adapters.DeadKey, err error) error {
 	return err
 }
 
-// behind leaves out the sources before the place's, and returns where the first that is left goes on.
+// behind leaves out the sources before the place's, and returns where the first that is left continues.
 func (p ParkedPlace) behind(sources []*deadSource) ([]*deadSource, adapters.DeadKey, error) {
 	if p.Source == "" {
 		return sources, adapters.DeadKey{}, nil

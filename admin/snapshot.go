@@ -45,7 +45,7 @@ func (s *Snapshot) Trouble() (why, action string) {
 const (
 	statusPatience  = 100 * time.Millisecond
 	changedPatience = time.Second
-	statusOld       = 15 * time.Second // nobody has asked meanwhile, or the state store is slow
+	statusOld       = 15 * time.Second // no request came meanwhile, or the state store is slow
 )
 
 // patience is how long a caller waits for a snapshot after this one; nil: after none.

@@ -32,7 +32,7 @@ func (p *RouteStatus) own(l adapters.LaneStatus) {
 	}
 }
 
-// addIdle notes, of routes with lanes that nobody owns, which instances could own them.
+// addIdle notes, of routes with lanes without an owner, which instances could own them.
 func addIdle(rows []RouteStatus, instances []adapters.Instance) {
 	for i := range rows {
 		r := &rows[i]

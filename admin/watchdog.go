@@ -21,7 +21,7 @@ type Overdue struct {
 	Cause CauseKind `json:"cause" enum:"address_unavailable,no_owner,behind,stuck" doc:"behind: the lanes progress. stuck: unexplained."`
 }
 
-// watchdog finds rows that a route should have settled and has not. It believes nobody: that a row is overdue is decided by tables
+// watchdog finds rows that a route should have settled and has not. It trusts no other part of the relay: that a row is overdue is decided by tables
 // alone, with statements that reading and claiming do not use. What this process and the state store say serves to name the cause.
 //
 // A row counts from the time at which the watchdog itself has seen that it is visible. So neither the time of its creation matters nor how
@@ -118,7 +118,7 @@ func (w *watchdog) rest(took time.Duration) time.Duration {
 // pausedGroup is a group of a route that an operator paused.
 type pausedGroup struct{ route, group string }
 
-// check looks once. A source or a state store that cannot be asked is told elsewhere; what was found before stays.
+// check looks once. A source or a state store that does not answer is reported elsewhere; what was found before stays.
 func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()

@@ -131,7 +131,7 @@ func (f *flow) received() (n int, last time.Time) {
 }
 
 // verify returns an error unless every message that was committed has arrived
-// once and in order; but for those of groups that nobody expects.
+// once and in order; but for those of groups that are not expected.
 func (f *flow) verify(unexpected func(group int) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

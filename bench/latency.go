@@ -56,7 +56,7 @@ func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err erro
 	return s, nil
 }
 
-// compose makes new messages and tells the checker of them. Those of earlier
+// compose makes new messages and gives them to the checker. Those of earlier
 // runs must not arrive again.
 func (st *stage) compose(n int) ([]written, error) {
 	ids, err := outbox.NewTSIDs(-1)

@@ -40,7 +40,7 @@ type loading interface {
 	load(ctx context.Context, db *pgx.Conn, e entry, size int) error
 }
 
-// verifier is a peer whose table tells afterwards what became of the rows.
+// verifier is a peer whose table shows afterwards the outcome of the rows.
 type verifier interface {
 	// verify returns an error unless the table says of every row that it was
 	// delivered.

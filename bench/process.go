@@ -78,7 +78,7 @@ func (p *process) failure() error {
 func (p *process) stop() (usage, error) {
 	late := time.AfterFunc(stopLimit, p.kill)
 	defer late.Stop()
-	_ = p.stdin.Close() // fails when the process is gone, which its status tells better
+	_ = p.stdin.Close() // fails when the process is gone, which its status shows better
 	<-p.done
 	if p.err != nil {
 		return usage{}, p.failure()

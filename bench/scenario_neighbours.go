@@ -39,7 +39,7 @@ routes:
 var mixedRows = strings.Replace(ownRows, "'order.created'",
 	fmt.Sprintf("CASE WHEN name LIKE '%%%d' THEN 'other.created' ELSE 'order.created' END", otherDigit), 1)
 
-// trouble is what a receiver does to somebody, and who is not one of the others.
+// trouble is what a receiver does to one route, and who is not one of the others.
 type trouble struct {
 	name string
 	manners
@@ -175,7 +175,7 @@ func (b *bench) deliver(ctx context.Context, st *stage, p *process, f *flow, to 
 	return last.Sub(p.began), err
 }
 
-// affects tells who is affected by what the endpoint does.
+// affects returns those that are affected by what the endpoint does.
 func (e endpoint) affects() func(group int) bool {
 	for _, t := range troubles {
 		if t.manners == e.manners {

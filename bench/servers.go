@@ -80,8 +80,8 @@ func connectTo(brokers []string) (*servers, error) {
 
 func (s *servers) close() { s.kafka.Close() }
 
-// uniqueName returns a name for a database or topic that nobody else uses and
-// that tells whose it is.
+// uniqueName returns a name for a database or topic that is used by nothing else and
+// that shows its origin.
 func uniqueName() string { return "outrider_bench_" + strings.ToLower(rand.Text()) }
 
 // createDatabase makes an empty database and returns its URL and what drops it.

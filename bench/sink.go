@@ -13,7 +13,7 @@ type sink interface {
 
 // receiver is where the messages of one run go, as the harness sees it.
 type receiver interface {
-	// describe tells the job what the relay must know.
+	// describe puts into the job what the relay must know.
 	describe(j *job)
 
 	// received returns how many messages have come, and when the last of them

@@ -73,7 +73,7 @@ func (st *stage) fill(ctx context.Context) (err error) {
 	return err
 }
 
-// expect tells the checker what must arrive.
+// expect gives the checker what must arrive.
 func (st *stage) expect(ctx context.Context, backlog int) error {
 	rows, err := st.db.Query(ctx, st.peer.backlog())
 	if err != nil {

@@ -14,7 +14,7 @@ type counted struct {
 	kinds []statements
 }
 
-// statements are a kind of them, as their text tells.
+// statements are a kind of them, by their text.
 type statements struct {
 	name    string
 	pattern string // a regular expression of PostgreSQL

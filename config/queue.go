@@ -96,7 +96,7 @@ func (s *SQLite) Queued() bool { return s.keys().queued() }
 
 // tableKeys are the keys of a source whose table has a layout, as all databases have them.
 type tableKeys struct {
-	database  string // tells whether two sources share one
+	database  string // shows whether two sources share one
 	layout    string
 	table     *Table
 	tables    *Queues

@@ -28,7 +28,7 @@ func (s *queueSuite) claimless(t *testing.T) {
 	}
 }
 
-// testClaimlessForeignEnds: what somebody else has made final stays as it is, whatever became of it here.
+// testClaimlessForeignEnds: a row that another process has made final stays as it is, whatever its outcome here.
 func testClaimlessForeignEnds(t *testing.T, s *queueSuite) {
 	s.claimless(t)
 	for _, outcome := range []outbox.Outcome{outbox.OutcomeDelivered, outbox.OutcomeRetry, outbox.OutcomeDead} {
@@ -103,7 +103,7 @@ func testClaimlessOldTerm(t *testing.T, s *queueSuite) {
 		t.Fatalf("%d of 2 were lost, %v", len(lost), err)
 	}
 	want := rows
-	if len(lost) == 0 { // nobody asks for epochs
+	if len(lost) == 0 { // no epochs are checked
 		want = rows[1:2]
 	}
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{Wants: 2, Terms: terms(2)}, len(want)), want...)

@@ -60,7 +60,7 @@ func Source(t *testing.T, setup func(t *testing.T) SourceHarness) {
 	}
 }
 
-// event is a row of a group; n tells rows apart.
+// event is a row of a group; n identifies it.
 func event(group string, n int) adapters.Row {
 	return adapters.Row{
 		ID: fmt.Sprintf("%s-%d", group, n), Type: "suite.event", Group: group,

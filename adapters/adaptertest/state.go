@@ -8,14 +8,14 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// StateHarness tells [StateStore] how to make the stores under test.
+// StateHarness makes the stores that [StateStore] tests.
 type StateHarness struct {
 	// New makes an empty database, gone when the test ends, and returns a
 	// function that opens another store on it. The store is not migrated; what
 	// open returned is closed by the suite.
 	New func(tb testing.TB) (open func() adapters.StateStore)
 
-	// SingleInstance tells that a second instance is refused.
+	// SingleInstance: a second instance is refused.
 	SingleInstance bool
 
 	// Many is how many messages of a lane are parked at once. Default: 3000, for

@@ -163,7 +163,7 @@ func testLanesAreHandedOver(t *testing.T, db *stateDB) {
 	}
 }
 
-// An owner that slept through its lease and comes back keeps what nobody took,
+// An owner that slept through its lease and comes back keeps what no other instance took,
 // and can settle nothing of the rest.
 func testReturningOwnerIsFenced(t *testing.T, db *stateDB) {
 	a := db.store()

@@ -41,7 +41,7 @@ func (c *claim) mark(ctx context.Context, t *table, wanted []*pick) error {
 	return nil
 }
 
-// unmarked are the documents that somebody else has taken in the meantime.
+// unmarked are the documents that another process has taken in the meantime.
 func (t *table) unmarked(ctx context.Context, wanted []*pick, token string, keys bson.A) (missing map[string]bool, err error) {
 	f := &t.q.fields
 	missing = map[string]bool{}

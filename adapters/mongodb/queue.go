@@ -178,7 +178,7 @@ func firstUnfinished(l *Layout) string {
 func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
 // Close releases the connections. Documents that are claimed stay marked as being
-// processed until somebody recovers them; put them back before.
+// processed until a recovery; put them back before.
 func (q *Queue) Close() error {
 	if q.waker != nil {
 		q.waker.close()

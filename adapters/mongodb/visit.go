@@ -7,8 +7,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
-// blockedPause is after how long a group is looked at again of which somebody else
-// holds a document: nobody tells when he is done with it.
+// blockedPause is after how long a group is looked at again if another process
+// holds a document of it: there is no signal when that document is released.
 const blockedPause = time.Second
 
 // visit is a look at one group in a page.
@@ -93,7 +93,7 @@ func (v *visit) owner(d *document) owner {
 	case d.status == adapters.RowWaiting && h == nil:
 		return free
 	case d.status == adapters.RowWaiting:
-		return theirs // somebody has taken it back; the next settle finds out
+		return theirs // another process has taken it back; the next settle finds out
 	case d.status != adapters.RowProcessing:
 		return ours // it is none of the queue's any more
 	case h != nil && h.is(d.token, d.claimed):
@@ -102,7 +102,7 @@ func (v *visit) owner(d *document) owner {
 	return theirs
 }
 
-// match has the request match what was fetched. What was chosen and is not among it has been taken by somebody else; if
+// match has the request match what was fetched. What was chosen and is not among it has been taken by another process; if
 // fetching has ended before, it is fetched in the next turn.
 func (v *visit) match(wholes map[string]whole, all bool) (wanted []*pick) {
 	for _, i := range v.chosen {

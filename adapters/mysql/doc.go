@@ -6,5 +6,5 @@
 // An outbox that is read by a cursor has to wait for transactions that took their numbers early and commit late.
 // A number that was taken by AUTO_INCREMENT and is not inserted yet cannot be seen here by anybody, nor the transaction that
 // took it, so a reader cannot know for what to wait. Tables whose rows carry a status do not have the problem: a
-// late row waits until somebody claims it.
+// late row waits until it is claimed.
 package mysql

@@ -213,7 +213,7 @@ type pass struct {
 	result adapters.Retained
 }
 
-// sweep returns the one that a pass goes on with. A count has to go on at once: one that was given up begins again.
+// sweep returns the one that a pass continues with. A count has to continue at once: one that was given up begins again.
 func (p *pass) sweep() *sweep {
 	s, most := &p.s.retention.swept, sweepEvery
 	if p.DryRun {

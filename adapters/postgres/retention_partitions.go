@@ -176,7 +176,7 @@ func (p *pass) prepare(ctx context.Context, all partitions, last int64) (partiti
 }
 
 // attachNext makes the next partition and reports whether another one is missing.
-// One that has to be close ahead of the last position is left out until nobody
+// One that has to be close ahead of the last position is left out until no transaction
 // writes, or positions have run past the end of the last one.
 func (p *pass) attachNext(ctx context.Context, tx pgx.Tx, last int64, still bool) (all partitions, more bool, err error) {
 	if all, err = listPartitions(ctx, tx, p.s.layout.table); err != nil {

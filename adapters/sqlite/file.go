@@ -24,8 +24,8 @@ INSERT INTO outrider_file (one, id) VALUES (1, lower(hex(randomblob(16)))) ON CO
 
 // TableName implements [adapters.TableNamer]: the file's identity and the table. A
 // file of the own layout that has no identity yet, because it is from before there
-// were any, gets one. One that cannot be written to, or whose tables are somebody
-// else's, is known by its path.
+// were any, gets one. One that cannot be written to, or whose tables belong to
+// another program, is known by its path.
 func (s *Source) TableName(ctx context.Context) (string, error) {
 	id, err := s.fileID(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/admin"
 )
 
-// Author is who asks for a change.
+// Author is recorded in the audit log for a change.
 type Author struct {
 	By string `json:"by,omitempty" maxLength:"200" doc:"Name for the audit log; the token is recorded beside it."`
 }

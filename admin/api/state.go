@@ -262,7 +262,7 @@ func (s *service) audit(ctx context.Context, in *auditIn) (*auditOut, error) {
 		for _, r := range records {
 			v := AuditView{ID: r.ID, At: r.At, By: r.By, Role: r.Role, Action: r.Action, Filter: map[string]string{}, Changed: r.Changed}
 			if err := json.Unmarshal([]byte(r.Filter), &v.Filter); err != nil {
-				v.Filter["unreadable"] = r.Filter // somebody else wrote it
+				v.Filter["unreadable"] = r.Filter // another program wrote it
 			}
 			out.Body.Items = append(out.Body.Items, v)
 		}

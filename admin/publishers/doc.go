@@ -2,5 +2,5 @@
 // JSON and statuses, from the same table, so that scripts and dashboards go on working. Like the original the paths are about the topic
 // "default"; with ?topic=NAME they are about another one.
 //
-// The server in front of it says who calls. To look needs the role read, to change operate.
+// The server in front of it authenticates the caller. Reading needs the role read, changes the role operate.
 package publishers

@@ -13,7 +13,7 @@ import (
 
 // summary is what the head of every page says.
 type summary struct {
-	Routes, Attention  int // routes, and those that need somebody
+	Routes, Attention  int // routes, and those that need attention
 	Held, Dead, Parked int
 	Instances          int       // that live
 	Problem, Mend      string    // why the state store cannot be read, and what to do

@@ -94,7 +94,7 @@ func filterOf(q url.Values) (f adapters.ParkedFilter, set url.Values, err error)
 	return f, set, nil
 }
 
-// statuses are those of parked messages, what needs somebody first.
+// statuses are those of parked messages, those that need attention first.
 var statuses = []adapters.ParkedStatus{adapters.ParkedHeld, adapters.ParkedDead, adapters.ParkedRetrying, adapters.ParkedWaiting}
 
 // parseTime reads a time as links write it, and as a browser's field does, in UTC.

@@ -107,7 +107,7 @@ func (s *server) audit(r *http.Request) (*page, error) {
 			line := auditLine{AuditRecord: record}
 			about := map[string]string{}
 			if json.Unmarshal([]byte(record.Filter), &about) != nil {
-				about = map[string]string{"": record.Filter} // somebody else wrote it
+				about = map[string]string{"": record.Filter} // another program wrote it
 			}
 			for _, name := range sortedNames(about) {
 				line.About = append(line.About, [2]string{name, about[name]})

@@ -39,7 +39,7 @@ type server struct {
 	notices notices
 }
 
-// New returns the handler of the dashboard. The server in front of it says who calls
+// New returns the handler of the dashboard. The server in front of it authenticates the caller
 // ([admin.CallerOf]); it may be mounted at any path ([admin.Base]).
 func New(c *admin.Console) http.Handler {
 	s := &server{console: c, pages: map[string]*template.Template{}}
@@ -103,7 +103,7 @@ type page struct {
 	Path    string // that was asked for, with its query
 	Now     time.Time
 	Who     admin.Caller
-	Open    bool   // nobody is asked who they are
+	Open    bool   // there is no authentication
 	Form    string // what forms carry
 	Notice  *notice
 	Summary summary

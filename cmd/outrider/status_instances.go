@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/admin"
 )
 
-// printOwners tells below the table who is there and who has which lanes. Of an
+// printOwners lists below the table the instances and their lanes. Of an
 // instance that is alone the table has said it all.
 func (a *app) printOwners(rows []admin.RouteStatus, members []admin.Member) error {
 	if len(members) > 1 {

@@ -31,7 +31,7 @@ type Options struct {
 	Logger       *slog.Logger
 	Instance     string
 	Registerer   prometheus.Registerer          // nil: that of the admin server
-	Reread       func() (*config.Config, error) // reads the configuration for a reload; nil: nobody can ask for one
+	Reread       func() (*config.Config, error) // reads the configuration for a reload; nil: there are no reloads
 	Tracing      trace.TracerProvider           // nil: what the environment says
 	memories     *memories                      // of dedupe middleware
 	unusable     []error                        // why options cannot be used

@@ -11,7 +11,7 @@ import (
 
 // Session is a connection that may hold the lock.
 type Session interface {
-	// Take takes the lock without waiting, and reports whether nobody else had it.
+	// Take takes the lock without waiting, and reports whether it was free.
 	Take(ctx context.Context) (taken bool, err error)
 
 	// Watch returns when the lock is lost, or when ctx ends.

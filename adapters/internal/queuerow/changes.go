@@ -59,7 +59,7 @@ func (c *Changes) Take(more ...string) string {
 	return c.Update(c.Status(c.Layout.Statuses.Processing), append(more, c.Set(col.Owner, "'outrider'"), touched)...)
 }
 
-// PutBack has rows wait whose claims nobody settles, as if they had never been claimed, with further assignments.
+// PutBack resets claimed rows to waiting, as if they had never been claimed, with further assignments.
 func (c *Changes) PutBack(more ...string) string {
 	updated := c.Layout.Columns.Updated
 	return c.Update(c.waitingAgain(c.Dialect.Attempts()), append(append(more, c.Set(updated, c.Now(updated))), c.unclaimed()...)...)

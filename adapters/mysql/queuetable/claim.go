@@ -173,7 +173,7 @@ func (v *turn) mark(ctx context.Context, tx querier, now time.Time, rows []picke
 	return take.stamp, err
 }
 
-// stamp is a time for claims that nobody else who claims from now on gives a row: one unit of the column's precision in the past.
+// stamp is a time for claims that no other claimer gives a row from now on: one unit of the column's precision in the past.
 func (s *statements) stamp(now time.Time) time.Time {
 	unit := time.Second
 	for range s.precision(s.layout.Columns.Claimed) {

@@ -19,10 +19,10 @@
 //
 // A claim goes around the index (outrider_queue, created, key) in pages, from where the last one ended. One statement reads a page, and so
 // sees all rows of its groups at one moment: what waits, and what is held. Of each group a claim takes rows from the
-// first unfinished one on, passes over its own, and stops at a row that is not due or that somebody else holds. A group that is
+// first unfinished one on, passes over its own, and stops at a row that is not due or that another process holds. A group that is
 // longer than a page is left for the next one unless more of it can be claimed.
 //
-// What was chosen is locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that somebody else
+// What was chosen is locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that another process
 // has locked or changed since the page was read is missing then, and ends the prefix of its group. Locking by
 // primary key locks nothing else, whatever plan there is for the page. The transaction is at READ COMMITTED: it locks no gaps, so nobody's
 // INSERT waits for it.
@@ -30,8 +30,8 @@
 // # Whose claim it is
 //
 // A row is ours while its status, outrider_claim, and the time of the claim are those that we wrote. Other systems do not know outrider_claim
-// and leave it as it is; they are told by the time. Ours is one unit of the column's precision in the past: nobody who claims the
-// row later has that time, also within the same second.
+// and leave it as it is; the time identifies them. Ours is one unit of the column's precision in the past: no later claim of the
+// row has that time, also within the same second.
 //
 // A connection may break while it commits. Whether that settled anything is found out when the same results are given again: the rows
 // have the state that was wanted and outrider_claim still says that it was us.

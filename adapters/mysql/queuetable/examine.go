@@ -66,7 +66,7 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 	return nil
 }
 
-// readNone runs a query whose rows nobody wants.
+// readNone runs a query and ignores its rows.
 func (q *Queue) readNone(ctx context.Context, query string, args ...any) error {
 	rows, err := q.db.QueryContext(ctx, query, args...)
 	if err != nil {

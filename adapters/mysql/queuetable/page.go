@@ -16,8 +16,8 @@ const (
 	// claimRows is how many a claim reads before it ends in vain; the next one continues.
 	claimRows = 100_000
 
-	// blockedPause is after how long a group is looked at again of which somebody else
-	// holds a row: nobody tells when he is done with it.
+	// blockedPause is after how long a group is looked at again if another process
+	// holds a row of it: there is no signal when that row is released.
 	blockedPause = time.Second
 )
 
@@ -184,7 +184,7 @@ func (v *turn) consider(e *entry) bool {
 	return true
 }
 
-// wait ends the prefix of a group until a time. Rows in no order are in nobody's way.
+// wait ends the prefix of a group until a time. Rows without an order block no others.
 func (v *turn) wait(queue string, p *progress, until time.Time) {
 	p.ended = p.ended || queue != alone
 	v.table.round.due = queuerow.Sooner(v.table.round.due, until)
@@ -224,5 +224,5 @@ func (v *turn) whose(e *entry) owner {
 	if at, ok := e.claimed.(time.Time); ok && e.marked && e.token == v.q.token && (at.Equal(h.stamp) || at.Equal(h.former)) {
 		return rowOurs
 	}
-	return rowTheirs // somebody has taken it back; the next settle finds out
+	return rowTheirs // another process has taken it back; the next settle finds out
 }

@@ -113,7 +113,7 @@ func New(cfg Config) (*Queue, error) {
 		return nil, errors.New("mysql queue: Batch and Timeout must not be negative; 0 is the default")
 	}
 	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()),
-		token: 1 + rand.Int64N(math.MaxInt64)} //nolint:gosec // it tells processes apart, and is no secret
+		token: 1 + rand.Int64N(math.MaxInt64)} //nolint:gosec // it identifies processes, and is no secret
 	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
 		t, err := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))
@@ -140,7 +140,7 @@ func New(cfg Config) (*Queue, error) {
 func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
 // Close releases the connections. Rows that are claimed stay marked as being
-// processed until somebody recovers them; put them back before.
+// processed until a recovery; put them back before.
 func (q *Queue) Close() error { return q.db.Close() }
 
 // table returns a table by its name as configured.

@@ -20,7 +20,7 @@ type laneEpoch struct {
 	epoch int64
 }
 
-// fences are the lanes that have the epoch with which they were taken, of those that the statements ask for. Nobody takes one while the
+// fences are the lanes that have the epoch with which they were taken, of those that the statements ask for. No instance takes one while the
 // transaction lasts. They are locked in the order in which operators' commands lock them.
 func (s *settling) fences(ctx context.Context, tx *sql.Tx, writes []*write) (map[laneEpoch]bool, error) {
 	known := map[laneEpoch]bool{}

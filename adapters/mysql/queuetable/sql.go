@@ -75,7 +75,7 @@ func (s *statements) pin(i index) string {
 }
 
 // missing lists the indexes of ours that are not there. Rows that are being processed are found by any index that begins with the
-// status: nearly all tables have one, and each further index that has the status in it makes every claim dearer.
+// status: nearly all tables have one, and each further index with the status in it makes every claim more expensive.
 func (s *statements) missing() (all []index) {
 	for _, i := range []index{s.byQueue, s.byAge} {
 		if !s.has(i) {

@@ -93,7 +93,7 @@ func (v *turn) orphansOf(rows []picked, stamp time.Time) values {
 	return o
 }
 
-// putBack has rows wait again that claims may have marked of which nothing is known. Otherwise nobody would touch them, or what is behind them,
+// putBack resets rows to waiting that claims with an unknown outcome may have marked. Otherwise they, and the rows behind them, would stay untouched
 // until they count as stuck. The caller has claiming.
 func (t *table) putBack(ctx context.Context, q *Queue) error {
 	for len(t.orphans) > 0 {

@@ -23,7 +23,7 @@ const (
 	// characters and no case, and are never NULL: MySQL ends the statement then, and MariaDB does not. MySQL 9.6 has md5 and sha1 no more.
 	instanceLock = `concat('outrider-', left(sha2(concat(database(), '/', coalesce(%, '')), 256), 40))`
 
-	// thisServer tells the servers of a cluster apart, on which locks are not shared, and one that was put in
+	// thisServer identifies the server of a cluster, on which locks are not shared, and one that was put in
 	// the place of another.
 	thisServer = `concat_ws('/', @@hostname, @@port, @@server_id)`
 
@@ -186,7 +186,7 @@ func (s *Store) lockInstance(ctx context.Context, session *stateSession, lease t
 		return nil, err
 	}
 	if slices.Contains(s.former, holder.Int64) {
-		_, _ = conn.ExecContext(ctx, `KILL `+strconv.FormatInt(holder.Int64, 10)) // it may be gone by now; the lock tells
+		_, _ = conn.ExecContext(ctx, `KILL `+strconv.FormatInt(holder.Int64, 10)) // it may be gone by now; the lock decides
 	}
 	var got sql.NullInt64
 	if err := conn.QueryRowContext(ctx, `SELECT get_lock(`+name+`, `+instanceLockWait+`)`, session.instance).Scan(&got); err != nil {

@@ -47,7 +47,7 @@ type writer interface {
 	columns() []string
 }
 
-// shape returns what is known of the table, which is found out once. An error is nobody's fault.
+// shape returns what is known of the table, which is found out once. An error is not the message's fault.
 func (t *target) shape(ctx context.Context) (*shape, error) {
 	if s := t.found.Load(); s != nil {
 		return s, nil

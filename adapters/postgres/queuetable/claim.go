@@ -22,7 +22,7 @@ const (
 
 // Claim implements [adapters.Queue]. It takes a look at what is unfinished in
 // some groups, decides, and claims the chosen rows by a statement that cuts each
-// group at the first row which somebody locked or changed in between.
+// group at the first row that was locked or changed in between.
 //
 // When a table fails after another one's rows were claimed, these are returned
 // and the error is logged.
@@ -113,7 +113,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	}
 	s := &service{claim: c, table: t, want: want, began: found.began, served: map[string]bool{}}
 	defer func() {
-		if err != nil { // what was chosen still waits, or nobody knows
+		if err != nil { // what was chosen still waits, or its state is unknown
 			for _, p := range s.picked {
 				t.enterFrom(p.visit.group, p.created)
 			}

@@ -161,7 +161,7 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 // sweepByAge reads the next page of everything that is unfinished by age. What is
 // being processed and not in the index belongs to it: it is read with the page,
 // when that is the only one, or else after the last. In between, a row can only be
-// missed that somebody else puts back.
+// missed that another process puts back.
 func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error) {
 	t := d.table
 	s := &t.sweep

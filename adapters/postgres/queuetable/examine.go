@@ -82,7 +82,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 	return append(f, pg.ExamineUpkeep(ctx, q.pool, t.sql.table)...)
 }
 
-// examineIndexes tells which indexes claims would be cheaper with.
+// examineIndexes names the indexes that would make claims cheaper.
 func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) adapters.Finding {
 	subject := "table " + t.name + ": indexes"
 	found, err := t.indexes(ctx, q.pool)
@@ -120,7 +120,7 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 }
 
 // Waiting implements [adapters.Sampler]. Which rows of a table are shown is not
-// defined: an order would cost more than it tells.
+// defined: an order would cost more than it is worth.
 func (q *Queue) Waiting(ctx context.Context, most int) ([]adapters.Row, error) {
 	var all []adapters.Row
 	for _, t := range q.tables {

@@ -22,7 +22,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 }
 
 // renew writes new times. Late are the claims which now have the time that an
-// earlier extension chose, because nobody knew whether it had been written.
+// earlier extension chose, because it was not known whether it had been written.
 func (q *Queue) renew(ctx context.Context, claims []*adapters.Claim) (lost, late []*adapters.Claim, err error) {
 	byTable := map[*queueTable]*extension{}
 	now := time.Now()

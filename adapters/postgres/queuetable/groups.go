@@ -43,7 +43,7 @@ import (
 
 // queueGroup is a group that is in the ring, or that held rows belong to.
 type queueGroup struct {
-	id      string // the name with a prefix that tells rows without a group from all names
+	id      string // the name with a prefix, so that rows without a group differ from all names
 	name    string // value of the column
 	named   bool   // false: rows without a group only
 	nulls   bool   // rows without a group belong to it
@@ -115,7 +115,7 @@ type queueTable struct {
 	swept int64
 	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
 
-	passed passed        // rows that nobody wants
+	passed passed        // rows that no route matches
 	state  adapters.Look // of the claims so far
 
 	notesFrom string // the key of the last note that was looked at

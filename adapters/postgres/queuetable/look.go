@@ -17,7 +17,7 @@ type service struct {
 	table  *queueTable
 	began  time.Time
 	want   int
-	walked int // rows of the last look that nobody wants
+	walked int // rows of the last look that no route matches
 	picked []picked
 	again  []*visit        // groups whose look has not reached the end
 	capped []*visit        // groups that had their share and may have more
@@ -43,7 +43,7 @@ type visit struct {
 	got     int   // rows that were picked
 	before  int   // and how many of them before the last look
 	after   place // rows up to here have been looked at
-	blocked int64 // when the first row was created that somebody else holds: nothing since then can be claimed
+	blocked int64 // when the first row was created that another process holds: nothing since then can be claimed
 	limit   int   // of the last look
 	least   int   // of the next one, when the last one brought nothing
 	begun   int64 // when the first row was created that was looked at
@@ -104,8 +104,8 @@ func (s *service) allowed(g *queueGroup) int {
 	return max(s.req.PerGroup-s.perGroup[g.key], 0)
 }
 
-// second gives the groups that had their share another one, because nobody
-// else wants it.
+// second gives the groups that had their share another one, because no other
+// group needs it.
 func (s *service) second() []*visit {
 	visits := s.capped
 	s.capped = nil
@@ -207,7 +207,7 @@ type seen struct {
 	budget  int64 // the look stopped when bytes reached it
 }
 
-// row notes a row and tells its group. What is being processed comes before what
+// row notes a row and returns its group. What is being processed comes before what
 // waits, or (whole) among it.
 func (s *seen) row(v [][]byte, whole bool) (i int, err error) {
 	i = int(wire.Int32FromBinary(v[lookGroup])) - 1
@@ -224,7 +224,7 @@ func (s *seen) row(v [][]byte, whole bool) (i int, err error) {
 	return i, nil
 }
 
-// errLookOrder is for a server that runs the look as nobody has seen one do.
+// errLookOrder is for a server that runs the look in a way not seen so far.
 var errLookOrder = errors.New("the server returned rows in another order than theirs, and nothing was claimed; " +
 	"this is a fault of Outrider: report it with the server's version")
 
@@ -263,7 +263,7 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	return end
 }
 
-// offer picks a row that waits, or tells what keeps it from being picked.
+// offer picks a row that waits, or notes what keeps it from being picked.
 func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	if s.Absent[queuerow.RowKey{Table: s.table.name, Key: at.key}] {
 		v.keep(at.created)

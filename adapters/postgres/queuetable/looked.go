@@ -13,8 +13,8 @@ const (
 	lookRows  = 8192
 	lookBytes = 8 << 20
 
-	// blockedPause is after how long a group is looked at again of which somebody else
-	// holds a row: nobody tells when he is done with it.
+	// blockedPause is after how long a group is looked at again if another process
+	// holds a row of it: there is no signal when that row is released.
 	blockedPause = time.Second
 )
 

@@ -29,7 +29,7 @@ type passed struct {
 	more bool // there are others, of which nothing is remembered
 }
 
-// passedRow is a row that nobody wants.
+// passedRow is a row that no route matches.
 type passedRow struct {
 	sweep uint32 // in which it was seen
 	later bool   // it is wanted when its lane opens
@@ -72,7 +72,7 @@ func (p *passed) add(key, at []byte, later bool) {
 }
 
 // clean forgets the rows that the reading of everything which has just ended did
-// not see: somebody has deleted, changed or finished them.
+// not see: they were deleted, changed or finished elsewhere.
 func (p *passed) clean() {
 	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.sweep != p.sweep) })
 }
@@ -88,7 +88,7 @@ func (p *passed) gone(row passedRow, gone bool) bool {
 // want takes note of what claims want from now on, and of the lanes that are ours. When
 // that is more than before, the groups with rows that waited for it are in the ring again.
 func (t *queueTable) want(wants uint64, open [adapters.Slots]bool, terms [adapters.Slots]uint64) {
-	if wants == 0 { // nobody says when a lane opens
+	if wants == 0 { // there is no signal when a lane opens
 		for slot := range open {
 			open[slot] = true
 		}
@@ -137,7 +137,7 @@ func (t *queueTable) own(open [adapters.Slots]bool, terms [adapters.Slots]uint64
 	t.rotate(nil)
 }
 
-// pass takes note that nobody wants a row of the group, now or ever.
+// pass notes that no route matches a row of the group, now or ever.
 func (t *queueTable) pass(g *queueGroup, key, at []byte, created int64, later bool) {
 	p := &t.passed
 	p.add(key, at, later)

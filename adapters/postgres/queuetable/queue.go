@@ -223,7 +223,7 @@ func (q *Queue) identifiers() []pgx.Identifier {
 }
 
 // Close releases the connections. Rows that are claimed stay marked as being
-// processed until somebody recovers them; put them back before.
+// processed until a recovery; put them back before.
 func (q *Queue) Close() error {
 	q.waker.Stop()
 	q.tx.Close()
@@ -278,7 +278,7 @@ func (t *queueTable) forget(key string) {
 	}
 }
 
-// lose ends a hold whose row somebody else has taken or put back. The group is
+// lose ends a hold whose row another process has taken or put back. The group is
 // to be looked at from that row on, or it could be passed over. The caller has the
 // lock.
 func (q *Queue) lose(t *queueTable, key string, h *hold) {

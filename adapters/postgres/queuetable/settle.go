@@ -247,7 +247,7 @@ func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
 	}
 }
 
-// markSettled tells the numbers that a statement returns, from 0.
+// markSettled returns the numbers that a statement returns, from 0.
 func markSettled(mark func(int)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		for rows.Next() {

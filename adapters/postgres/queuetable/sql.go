@@ -109,7 +109,7 @@ LIMIT $1`, "{group?}", q.groupText())
 }
 
 // held lists what is being processed. It belongs to what is unfinished: of a
-// group that somebody else holds a row of, which we have never seen waiting, nothing
+// group that another process holds a row of, which we have never seen waiting, nothing
 // behind that row may be claimed. Parameter: limit.
 func (q *queueSQL) held() string { return q.heldUpTo("$1") }
 
@@ -130,7 +130,7 @@ func (q *queueSQL) everything(held bool) string {
 
 // groups finds the groups that have rows of a status, in the order of their
 // names, from a name on: one index probe for each group, however many rows it
-// has. The last row, when its n is 0, tells of rows without a group.
+// has. A last row with n = 0 means that there are rows without a group.
 // Parameters: limit, and the name (not for the first page).
 func (q *queueSQL) groups(status string, first bool) string {
 	place := " AND {group} > $2"
@@ -166,10 +166,10 @@ func (q *queueSQL) groupText() string {
 //
 // With one index on (group, created, key) over all that is unfinished, a group
 // is one range of it (whole). Otherwise it is a range for each status: first comes
-// what is being processed, and who reads the rows brings the two together. Nothing
+// what is being processed, and the reader of the rows merges the two. Nothing
 // is sorted that an index has in order, because that would copy every payload. The
 // groups come in the order of the arrays, because each is looked up by itself, and
-// who reads the rows makes sure of it.
+// the reader of the rows checks it.
 //
 // The last parameter bounds the payloads, which may not all fit: no row comes after that
 // many bytes.

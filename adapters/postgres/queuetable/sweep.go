@@ -46,7 +46,7 @@ func (s *sweep) spent(began time.Time, share int) {
 }
 
 // charge takes note of time that was spent in vain on looking at what a page has
-// found: rows that nobody wants, and that are too many to be remembered.
+// found: rows that no route matches, too many to be remembered.
 func (s *sweep) charge(took time.Duration) {
 	s.took, s.credit = max(s.took, min(s.took+took, slowSweep)), max(s.credit-took, -sweepCredit)
 }

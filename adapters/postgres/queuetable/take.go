@@ -18,7 +18,7 @@ const (
 	// which takes two further round trips.
 	takeAllRows = 256
 
-	// takeAllRest is how many claims are made row by row after somebody else was at
+	// takeAllRest is how many claims are made row by row after another process was at
 	// rows of one that was to get all.
 	takeAllRest = 64
 )
@@ -59,7 +59,7 @@ func (s *service) take(ctx context.Context) error {
 	for i, row := range taken {
 		if row != nil {
 			s.rows = append(s.rows, row)
-		} else { // somebody was faster; what became of the row will be seen
+		} else { // another process was faster; the outcome of the row will be seen
 			s.table.enterFrom(s.picked[i].visit.group, s.picked[i].created)
 		}
 	}
@@ -73,7 +73,7 @@ type mark struct {
 	attempts int
 }
 
-// takeFree claims what nobody else is at: of each group what is before the first row
+// takeFree claims rows that are not locked: of each group what is before the first row
 // of another.
 func (s *service) takeFree(ctx context.Context) ([]mark, error) {
 	tids, keys := s.takeVersions()

@@ -72,7 +72,7 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 	return nil, queueError(q.tables[0].name, "deliver and settle", err)
 }
 
-// release ends the claims of the rows that are lost. Somebody may have set such a row back to wait meanwhile: what comes of its message now,
+// release ends the claims of the rows that are lost. Such a row may have been reset to waiting meanwhile: what comes of its message now,
 // which was not delivered, must not be written, and the next claim finds the row. See [settling.forget] for the lock.
 func (s *settling) release(settled [][]bool) {
 	s.q.claiming.Lock()

@@ -104,7 +104,7 @@ func (q *queueSQL) attemptsHere() string {
 	return "coalesce({attempts}, 0)::int"
 }
 
-// notOurs reports whether a row that a look found to be held is somebody else's: in a table without claims that of
+// notOurs reports whether a row that a look found to be held is another process's: in a table without claims that of
 // a session of its lane that has ended. What became of it is still to be written, and may be refused.
 func (s *service) notOurs(g *queueGroup, key string, claimed []byte) bool {
 	if !s.table.sql.layout.Claimless() {

@@ -114,7 +114,7 @@ func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 
 // confirm finds out what an earlier settle wrote whose answer was lost: its rows
 // are no longer claimed. What was delivered or is dead is looked up; what went
-// back and is somebody else's by now went back.
+// back and is another process's by now went back.
 func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 	batch := &pgx.Batch{}
 	n := 0

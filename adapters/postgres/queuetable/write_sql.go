@@ -9,13 +9,13 @@ import (
 
 // take claims rows in the version that was looked at. Parameters, arrays with
 // one entry per row: the version's place in the table, key, the number of its
-// group, its place in the group, from 1; and the claim's mark. Rows are locked where nobody else holds
+// group, its place in the group, from 1; and the claim's mark. Rows are locked where no other process holds
 // or has changed them; of each group those up to the first that is missing are
 // claimed, the others are let go with the statement.
 //
 // A version is found by its place without a search in an index, as long as the
 // key is no reason for one: IS NOT DISTINCT FROM keeps the planner from that.
-// The key tells a row that has the place of one that is gone. Where a row was
+// The key detects a row that has the place of one that is gone. Where a row was
 // changed after the statement began, PostgreSQL locks the newest version: its
 // place is another one.
 func (q *queueSQL) take() string {

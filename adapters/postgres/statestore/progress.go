@@ -259,7 +259,7 @@ func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int6
 			var now int64
 			switch err := tx.QueryRow(ctx, t.lockRow, r.Topic, r.Publisher).Scan(&now); {
 			case errors.Is(err, pgx.ErrNoRows):
-				return nil // somebody has locked it, and perhaps changes it
+				return nil // it is locked, and perhaps being changed
 			case err != nil:
 				return err
 			case now != position:

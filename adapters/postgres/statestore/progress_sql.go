@@ -10,7 +10,7 @@ const ownStatus = `coalesce(
         CASE WHEN EXISTS (SELECT FROM outrider_parked h WHERE h.route = {route} AND h.status = 'held') THEN 'FAILED' ELSE 'ACTIVE' END)`
 
 // writeProgressSQL writes the rows of routes from what the transaction has written of their cursors and parked messages, and
-// returns the routes. It leaves out rows that others have changed, and those that somebody has locked: a settle must
+// returns the routes. It leaves out rows that others have changed, and those that are locked: a settle must
 // not wait for a session that has forgotten to commit. Up to a cursor everything is delivered that was visible, but
 // what is parked; while a window of late rows is open, up to the last one of it that was taken.
 const writeProgressSQL = `

@@ -5,7 +5,7 @@
 //
 // A claim knows entries: groups that may have rows to be claimed, and single rows that are in no order. It looks at those that
 // are ready, an equal share of rows for each, and reads a group in its order from its first unfinished row on. So nothing is
-// claimed behind a row that is not due or that somebody else holds. Entries come from two readings:
+// claimed behind a row that is not due or that another process holds. Entries come from two readings:
 //
 //   - News: the rows that were inserted since the last claim, by rowid. SQLite has one writer at a time, so rows become
 //     visible in the order of their rowids and none is late.

@@ -10,7 +10,7 @@ import (
 
 // entry is a group that may have rows to be claimed, or a single row that is in no order.
 type entry struct {
-	id    string // tells groups and rows apart
+	id    string // identifies groups and rows
 	value any    // the group's name, or the row's key as the column has it
 	alone bool   // it is a row
 	group string // of its messages; "" for a row
@@ -18,7 +18,7 @@ type entry struct {
 
 	state entryState
 	due   time.Time // blocked until then
-	from  place     // everything up to here is ours, or nobody wants it; not set: look at the whole group
+	from  place     // everything up to here is ours, or no route matches it; not set: look at the whole group
 }
 
 // entryState is where an entry is.

@@ -10,8 +10,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
-// blockedPause is after how long a group is looked at again of which somebody else
-// holds a row: nobody tells when he is done with it.
+// blockedPause is after how long a group is looked at again if another process
+// holds a row of it: there is no signal when that row is released.
 const blockedPause = time.Second
 
 // visit is a look at one entry.
@@ -22,7 +22,7 @@ type visit struct {
 	share  int  // rows that it may get
 	got    int  // rows that were picked
 	absent bool // a row was left out that another claim may want
-	solid  bool // everything up to the row that is looked at is ours, or nobody wants it
+	solid  bool // everything up to the row that is looked at is ours, or no route matches it
 }
 
 // run picks rows of the entry, and says what becomes of it.
@@ -151,7 +151,7 @@ func (v *visit) ours(key string, claimed any, marked bool) owner {
 	case marked && (same(claimed, h.stamp) || same(claimed, h.former)):
 		return rowOurs
 	}
-	h.blocking = true // somebody has taken it back; the next settle finds out
+	h.blocking = true // another process has taken it back; the next settle finds out
 	return rowTheirs
 }
 

@@ -135,7 +135,7 @@ func New(cfg Config) (*Queue, error) {
 func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
 // Close releases the connections. Rows that are claimed stay marked as being
-// processed until somebody recovers them; put them back before.
+// processed until a recovery; put them back before.
 func (q *Queue) Close() error { return q.db.Close() }
 
 // table returns a table by its name as configured.

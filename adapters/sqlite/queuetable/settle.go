@@ -137,7 +137,7 @@ type laneEpoch struct {
 	epoch int64
 }
 
-// fence reports whether a lane has the epoch that it was taken with. Nobody takes it while the transaction lasts.
+// fence reports whether a lane has the epoch that it was taken with. No instance takes it while the transaction lasts.
 func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpoch) (ok bool, err error) {
 	if ok, asked := known[at]; asked {
 		return ok, nil

@@ -120,7 +120,7 @@ func (s *statements) build() {
 	s.news = "SELECT _rowid_, " + s.Group() + ", " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name +
 		" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND " + s.Statuses(s.layout.Statuses.Waiting()...) + " ORDER BY _rowid_ LIMIT ?3"
 
-	// The group is known, and what is being processed is told apart by when it was claimed.
+	// The group is known, and the time of the claim identifies what is being processed.
 	state := "0"
 	if !s.layout.Claimless() {
 		state = s.Statuses(s.layout.Statuses.Processing)

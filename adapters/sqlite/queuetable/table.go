@@ -165,7 +165,7 @@ func hasIndex(ctx context.Context, db querier, index *index) (bool, error) {
 	return text == strings.Replace(index.create, " IF NOT EXISTS", "", 1), err
 }
 
-// The forms in which times are written into columns of text. Claims are told apart by theirs.
+// The forms in which times are written into columns of text. They identify claims.
 const (
 	textTime  = "2006-01-02T15:04:05.000Z"
 	textStamp = "2006-01-02T15:04:05.000000Z"

@@ -1,7 +1,7 @@
 // Package check compares what a receiver got with what was committed: it is how
 // tests tell that nothing was lost, delivered twice or out of order.
 //
-// It believes nobody but the two ends. The committed rows are read from the
+// It trusts only the two ends. The committed rows are read from the
 // outbox table, the deliveries are recorded where they arrive; no counter of
 // the relay takes part.
 package check

@@ -33,7 +33,7 @@ const (
 
 	// openedSQL reads the path that the connection was opened with, and sets what is ours
 	// where the process at its other end is the one that it was opened to. At another isolation level,
-	// which can be a database's default, rows that somebody else changes at the same time would fail a settle.
+	// which can be a database's default, rows that another process changes at the same time would fail a settle.
 	openedSQL = `WITH opened AS MATERIALIZED (SELECT pg_catalog.current_schemas(false)::pg_catalog.text[] AS path)
 SELECT o.path, CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %d
     THEN pg_catalog.concat(pg_catalog.set_config('search_path', '` + safePath + `', false), pg_catalog.set_config('default_transaction_isolation', 'read committed', false)) END

@@ -104,7 +104,7 @@ func startAll(s *servers, signals <-chan syscall.Signal) error {
 	}
 }
 
-// say tells the user what is going on, apart from the command's own output.
+// say reports progress to the user, apart from the command's own output.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "testenv: "+format+"\n", args...)
 }
