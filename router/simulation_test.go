@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -24,13 +25,15 @@ import (
 // The simulation: so long, so many addresses and groups, and an eventful minute
 // in so many.
 const (
-	siegeTime      = 75 * time.Hour
 	siegeAddresses = 4
 	siegeGroups    = 24
 	siegeWindow    = 32
 	siegePace      = 6
 	siegeAttempts  = 12
 )
+
+// siegeTime is how long it takes, by the clock of the bubble.
+var siegeTime = time.Duration(testenv.Brief(30, 75)) * time.Hour
 
 // siege is what a lane lives through for days: addresses that are down for
 // minutes or hours, messages that fail several times before they arrive and some
@@ -296,15 +299,16 @@ func (s *siege) all() error {
 	return s.stop()
 }
 
-// TestG1_G2_G10_G13_75HoursOfRetries lets lanes live through three days of trouble,
-// in the time of a bubble.
-func TestG1_G2_G10_G13_75HoursOfRetries(t *testing.T) {
+// TestG1_G2_G10_G13_DaysOfRetries lets lanes live through three days of trouble, briefly
+// through 30 hours of it, in the time of a bubble.
+func TestG1_G2_G10_G13_DaysOfRetries(t *testing.T) {
 	t.Parallel()
 	lives := uint64(1)
 	if os.Getenv("OUTRIDER_SOAK") != "" {
 		lives = 40
 	}
-	for seed := uint64(1); seed <= lives; seed++ {
+	first := uint64(testenv.Brief(2, 1)) // the second one has crashes early
+	for seed := first; seed < first+lives; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			s := newSiege(seed)

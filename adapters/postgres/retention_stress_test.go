@@ -13,6 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // TestG1_RetentionUnderStress runs retention as fast as it can, with nothing kept,
@@ -88,7 +89,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 	var removed adapters.Retained
 	writers, done := &pgtest.StressWriters{E: e.Env, Write: writeCounted, Enough: board.shown}, make(chan struct{})
 	var writing, retention sync.WaitGroup
-	writing.Go(func() { failed = writers.Run(e.Ctx, 12, 60); close(done) })
+	writing.Go(func() { failed = writers.Run(e.Ctx, 12, testenv.Brief(25, 60)); close(done) })
 	retention.Go(func() { removed, removing = retainUntilEnd(e.Ctx, [2]*Source{e.src, second}, r, board) })
 	random := rand.New(rand.NewPCG(8, 9))
 	checks := [2]*pgtest.StressChecker{pgtest.NewStressChecker(), pgtest.NewStressChecker()}

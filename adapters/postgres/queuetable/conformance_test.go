@@ -327,15 +327,8 @@ func TestQueueConformance(t *testing.T) {
 		"Custom":                  (*queueEnv).custom,
 		"OutboxFramework":         framework,
 		"OutboxFrameworkDeleting": func(e *queueEnv, t testing.TB) *queueEnv { return framework(e, t).deleting() },
-		"Yantra": func(e *queueEnv, t testing.TB) *queueEnv {
-			e = e.preset(t, layout.Yantra())
-			e.exec(yantraSystem.in(e.tables[0].Name, yantraSystem.plain))
-			_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
-			pgtest.Must(t, err)
-			return e
-		},
-		"FlowCatalystTakingAll": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
-		"CustomTakingAll":       func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
+		"FlowCatalystTakingAll":   func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
+		"CustomTakingAll":         func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -85,7 +85,7 @@ CREATE TRIGGER audit AFTER UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION {schema}.
 
 func (s *foreignStress) run(t *testing.T) {
 	const writers = 4
-	each := testenv.Size(60, 1000)
+	each := testenv.Size(testenv.Brief(30, 60), 1000)
 	var all, writing sync.WaitGroup
 	for w := range writers {
 		writing.Go(func() { s.write(t, w, each) })

@@ -192,8 +192,7 @@ func (b *tab) see(texts ...string) {
 // seeAt opens a page again and again until it has texts.
 func (b *tab) seeAt(path string, texts ...string) {
 	b.t.Helper()
-	b.until(fmt.Sprintf("%s says %q", path, texts), func() bool {
-		b.open(path)
+	b.untilAt(path, fmt.Sprintf("%s says %q", path, texts), func() bool {
 		page := b.text()
 		for _, text := range texts {
 			if !strings.Contains(page, text) {
@@ -207,7 +206,23 @@ func (b *tab) seeAt(path string, texts ...string) {
 // until waits for a condition.
 func (b *tab) until(what string, ok func() bool) {
 	b.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
+	b.look(50*time.Millisecond, what, ok)
+}
+
+// untilAt opens a page again and again until a condition holds there. A page costs a tenth of a second of processor time, and what
+// is waited for takes seconds.
+func (b *tab) untilAt(path, what string, ok func() bool) {
+	b.t.Helper()
+	b.look(400*time.Millisecond, what, func() bool {
+		b.open(path)
+		return ok()
+	})
+}
+
+// look waits for a condition that is looked at so often.
+func (b *tab) look(every time.Duration, what string, ok func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for limit := time.After(patience); !ok(); {
 		select {

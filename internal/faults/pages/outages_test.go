@@ -26,8 +26,7 @@ func (b *tab) cause(route string) string {
 // names waits until the overview names a cause and what mends it, and returns the line.
 func (b *tab) names(route string, texts ...string) (got string) {
 	b.t.Helper()
-	b.until(fmt.Sprintf("the overview says of %s %q", route, texts), func() bool {
-		b.open("/")
+	b.untilAt("/", fmt.Sprintf("the overview says of %s %q", route, texts), func() bool {
 		got = b.cause(route)
 		for _, text := range texts {
 			if !strings.Contains(got, text) {

@@ -3,7 +3,6 @@ package pages
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -39,7 +38,8 @@ type scene struct {
 	db    string
 	cfg   *outrider.Config
 	relay *outrider.Outrider
-	base  string // URL of the pages
+	base  string    // URL of the pages
+	asked *pgx.Conn // see count
 
 	mu    sync.Mutex
 	text  string         // of the configuration's file
@@ -193,13 +193,13 @@ func (s *scene) connect() *pgx.Conn {
 	return conn
 }
 
-// count asks the database.
+// count asks the database, on a connection that stays as long as nobody ends it: whoever waits asks often.
 func (s *scene) count(query string) (n int) {
 	s.t.Helper()
-	conn, err := pgx.Connect(s.t.Context(), s.db)
-	must(s.t, err)
-	err = conn.QueryRow(s.t.Context(), query).Scan(&n)
-	must(s.t, errors.Join(err, conn.Close(s.t.Context())))
+	if s.asked == nil || s.asked.Ping(s.t.Context()) != nil {
+		s.asked = s.connect()
+	}
+	must(s.t, s.asked.QueryRow(s.t.Context(), query).Scan(&n))
 	return n
 }
 

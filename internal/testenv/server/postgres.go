@@ -221,8 +221,8 @@ log_timezone = 'UTC'
 		text += "wal_level = logical\n"
 	}
 	if s.opts.Folder != "" {
-		// What is kept of the log is memory there.
-		text += "max_wal_size = '256MB'\n"
+		// What is kept of the log is memory there. A look at each of many short-lived databases is a process each time.
+		text += "max_wal_size = '256MB'\nautovacuum_naptime = '5min'\n"
 	}
 	if !s.opts.Durable {
 		// A shared server holds nothing that anybody wants after the run, and no
