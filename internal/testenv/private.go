@@ -9,6 +9,10 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
+// privateLeast is how much room in memory the databases of one test's server must find. What is there outlives the server's
+// processes, however they end.
+const privateLeast = 2 << 30
+
 // PostgresServer is a PostgreSQL server of one test. A method that fails marks
 // the test as failed, and may be called from any goroutine until the test ends.
 type PostgresServer struct {
@@ -40,7 +44,7 @@ func startPostgres(tb testing.TB, opts server.PostgresOptions) *PostgresServer {
 	if err != nil {
 		missing(tb, "%v", err)
 	}
-	opts.Bin, opts.Durable = bin, true
+	opts.Bin, opts.Durable, opts.Folder = bin, true, server.MemoryFolder(privateLeast)
 	s, err := server.StartPostgres(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
@@ -112,7 +116,7 @@ func startMariaDB(tb testing.TB, opts server.MariaDBOptions) *MariaDBServer {
 	if err != nil {
 		missing(tb, "%v", err)
 	}
-	opts.Program, opts.Share, opts.Durable = found.Program, found.Share, true
+	opts.Program, opts.Share, opts.Durable, opts.Folder = found.Program, found.Share, true, server.MemoryFolder(privateLeast)
 	s, err := server.StartMariaDB(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
