@@ -51,7 +51,7 @@ func (s *search) inLog(ctx context.Context, r *foundRow) EventPlace {
 	case parked != nil:
 		p.parked(parked)
 	case begun && r.Settled(l.Cursor, l.Beyond):
-		p.Where, p.Text = EventSettled, "delivered, skipped by middleware, or removed by an operator: these are not told apart"
+		p.Where, p.Text = EventSettled, "delivered, skipped by middleware, or removed by an operator: the table does not show which"
 		if trace != nil {
 			p.settled(trace)
 		}
@@ -147,7 +147,7 @@ func (s *search) inQueue(r *foundRow) EventPlace {
 			p.traced(trace)
 		}
 	case adapters.RowDone:
-		p.Where, p.Text, p.By = EventSettled, "delivered, or skipped by middleware: these are not told apart", timeOf(r.Done)
+		p.Where, p.Text, p.By = EventSettled, "delivered, or skipped by middleware: the table does not show which", timeOf(r.Done)
 	case adapters.RowDead:
 		p.Where, p.Text, p.Action = EventDead, "dead: its attempts are used up", "redrive or purge it"
 		p.Status, p.Parked = adapters.ParkedDead, timeOf(r.Changed)

@@ -40,7 +40,7 @@ func newCollector(stats func() []adapters.RouteStats) *collector {
 		held:      desc("waiting_for_address", "Messages that failed and wait until their address is back."),
 		claimed:   desc("queue_claimed", "Rows of the route's queue that are claimed and not settled, over all routes of the queue."),
 		unmatched: desc("queue_unmatched", "Rows of the route's queue that no route matches, as far as the latest claim looked."),
-		lost:      desc("queue_lost_total", "Rows of the route's queue that somebody took for stuck while they were claimed here."),
+		lost:      desc("queue_lost_total", "Rows of the route's queue that another process took back as stuck while they were claimed here."),
 		recovered: desc("queue_recovered_total", "Rows of the route's queue that were put back after having been processed for too long."),
 		hotTaken:  desc("queue_hot_enqueued_total", "Committed rows of the route's queue that came into the hot queue, to be delivered from memory."),
 		hotLeft:   desc("queue_hot_dropped_total", "Committed rows of the route's queue for which the hot queue had no room; the poll finds them."),

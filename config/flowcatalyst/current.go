@@ -164,7 +164,7 @@ func (im *importer) currentEnabled(w writer) {
 	if !ok || strings.EqualFold(s.Value, "true") || s.Value == "1" {
 		return
 	}
-	im.Note(s, "%s is not true: Outrider has no such switch. What is not to run is not started, or paused: outrider pause outbox", s.Key)
+	im.Note(s, "%s is not true: Outrider has no such switch: do not start it, or pause the route: outrider pause outbox", s.Key)
 	w.Line("# %s was not true there: Outrider has no such switch. Start it when it may run.", s.Key)
 }
 

@@ -87,7 +87,7 @@ func (im *importer) enabled(w *foreign.Writer) {
 	if !ok || strings.EqualFold(s.Value, "true") {
 		return
 	}
-	im.Note(s, "%s is %s: Outrider has no such switch. What is not to run is not started, or paused: outrider pause outbox", s.Key, s.Value)
+	im.Note(s, "%s is %s: Outrider has no such switch: do not start it, or pause the route: outrider pause outbox", s.Key, s.Value)
 	w.Line("# enabled was %s there: Outrider has no such switch. Start it when it may run.", strings.Join(strings.Fields(s.Value), " "))
 }
 

@@ -32,7 +32,7 @@ func (s *Stuck) Finding() adapters.Finding {
 	switch {
 	case s.Undated > 0:
 		text = fmt.Sprintf("%d have no time in %s, and %s: the %s behind them of their groups wait", s.Undated, s.Claimed, text, s.Rows)
-		fix = "if nobody works on those without a time, make them wait again by their status; `outrider run` puts the others back (every claims.recover)"
+		fix = "if no process works on those without a time, reset them to waiting by their status; `outrider run` puts the others back (every claims.recover)"
 	case s.Longest > 0:
 		text += fmt.Sprintf("; the longest for %v", s.Longest.Truncate(time.Second))
 	}

@@ -123,7 +123,7 @@ func (s *service) takeAll(ctx context.Context) ([]mark, error) {
 }
 
 // errContended is for rows that are not as they were when they were looked at.
-var errContended = errors.New("somebody else was at the rows")
+var errContended = errors.New("another process changed the rows")
 
 // takeVersions are the arrays of the versions that were looked at.
 func (s *service) takeVersions() (places, keys string) {

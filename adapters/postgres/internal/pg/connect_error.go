@@ -154,7 +154,7 @@ func databaseOf(cfg *pgconn.Config) string { return cmp.Or(cfg.Database, cfg.Use
 
 // moreConnections is what to do about a limit of connections: of the role, of the database or of the server.
 func moreConnections(message string, cfg *pgconn.Config) string {
-	const end = "end connections that nobody needs (SELECT * FROM pg_stat_activity), or "
+	const end = "end connections that are not needed (SELECT * FROM pg_stat_activity), or "
 	switch {
 	case strings.Contains(message, "for role"):
 		return end + fmt.Sprintf("allow this role more: ALTER ROLE %s CONNECTION LIMIT -1", QuoteName(cfg.User))
