@@ -6,13 +6,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tidwall/gjson"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/internal/shorten"
-	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // document is a document as a scan reads it, without its payload.
@@ -132,11 +130,8 @@ func (t *table) content(row *adapters.Row, v bson.RawValue) error {
 		return fmt.Errorf("payload: %w", adapters.PayloadTooLarge(int64(len(payload)), t.q.maxRow, "make the document wait again: set its status back"))
 	}
 	row.Payload = []byte(payload)
-	if !format.ValidJSON(row.Payload) {
-		return fmt.Errorf("%s is not valid JSON, or nested more than %d deep", field, format.MaxDepth)
-	}
-	if in := gjson.GetBytes(row.Payload, "type"); t.q.layout.TypeInPayload && in.Type == gjson.String && in.Str != "" {
-		row.Type = in.Str
+	if err := queuerow.JSON(row, t.q.layout); err != nil {
+		return fmt.Errorf("%s %w", field, err)
 	}
 	return nil
 }

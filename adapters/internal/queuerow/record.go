@@ -103,13 +103,19 @@ func (r *Record) content(row *adapters.Row) error {
 		row.Binary = !r.layout.JSONBytes || !format.ValidJSON(row.Payload)
 		return nil
 	}
-	return JSON(row, r.layout, column)
+	if err := JSON(row, r.layout); err != nil {
+		return fmt.Errorf("%s %w", column, err)
+	}
+	return nil
 }
 
-// JSON checks a payload that is to be JSON, and takes the type out of it where the layout has it there.
-func JSON(row *adapters.Row, l *layout.Queue, column string) error {
-	if !format.ValidJSON(row.Payload) {
-		return fmt.Errorf("%s is not valid JSON, or nested more than %d deep", column, format.MaxDepth)
+// JSON checks a payload that is to be JSON, and takes the type out of it where the layout has it there. An error is said of the column.
+func JSON(row *adapters.Row, l *layout.Queue) error {
+	switch {
+	case len(row.Payload) == 0:
+		return errors.New("is empty, and not valid JSON")
+	case !format.ValidJSON(row.Payload):
+		return fmt.Errorf("is not valid JSON, or nested more than %d deep", format.MaxDepth)
 	}
 	if in := gjson.GetBytes(row.Payload, "type"); l.TypeInPayload && in.Type == gjson.String && in.Str != "" {
 		row.Type = in.Str

@@ -7,9 +7,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -70,15 +69,12 @@ func (t *queueTable) decodePayload(d *wire.Decoder, row *adapters.Row, payload [
 		row.Binary = !t.sql.layout.JSONBytes || !format.ValidJSON(row.Payload)
 		return
 	}
-	if !format.ValidJSON(row.Payload) {
-		d.Fail(row, column, fmt.Errorf("is not valid JSON, or nested more than %d deep", format.MaxDepth))
+	if err := queuerow.JSON(row, t.sql.layout); err != nil {
+		d.Fail(row, column, err)
 		return
 	}
-	if !t.sql.layout.TypeInPayload {
-		return
-	}
-	if typ := gjson.GetBytes(row.Payload, "type"); typ.Type == gjson.String && typ.Str != "" {
-		row.Type = d.Intern([]byte(typ.Str))
+	if t.sql.layout.TypeInPayload {
+		row.Type = d.Intern([]byte(row.Type)) // which keeps no payload alive
 	}
 }
 

@@ -46,7 +46,7 @@ func TestExamineTellsWhatAQueueLacks(t *testing.T) {
 		"stuck": {"INSERT INTO {t} (id, type, payload, status, created_at, processed_at) VALUES ('s', 'E', '{}', 'PROCESSING', now(), now() - interval '2 h')", "",
 			[]string{"warning table", "1 are marked so for longer than claims.timeout, 5m0s; the longest for 2h0m", "outrider run"}},
 		"claimed at no time": {"INSERT INTO {t} (id, type, payload, status, created_at) VALUES ('s', 'E', '{}', 'PROCESSING', now())", "",
-			[]string{"warning table", "1 have no time in processed_at, and 0 are marked so", "make them wait again"}},
+			[]string{"warning table", "1 have no time in processed_at, and 0 are marked so", "reset them to waiting"}},
 		"no right to settle": {"GRANT USAGE ON SCHEMA {schema} TO " + role + "; GRANT SELECT ON {t} TO " + role, role,
 			[]string{"broken table", "may not settle its rows", "-> GRANT UPDATE ("}},
 		"an operator's login": {"GRANT USAGE ON SCHEMA {schema} TO " + role + "; GRANT SELECT, DELETE, UPDATE (status, retry_count) ON {t} TO " + role, role,
