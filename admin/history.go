@@ -43,11 +43,35 @@ type Point struct {
 	Known    bool   // false: the process did not run, or not the route
 }
 
-// pastRoute is the ring of a route and the counters at its latest point.
+// pastRoute is the ring of a route and the counters at its latest point. Of hundreds of routes most do nothing for hours: they have no ring.
 type pastRoute struct {
-	ring [HistoryPoints]Point
+	ring *[HistoryPoints]Point // nil: nothing happened in any point
+	idle int                   // how many those are, at most HistoryPoints
 	last adapters.RouteStats
 	seen bool
+}
+
+// put writes the point of this step.
+func (r *pastRoute) put(next int, p Point) {
+	if r.ring == nil {
+		if p == (Point{Known: true}) {
+			r.idle = min(r.idle+1, HistoryPoints)
+			return
+		}
+		r.ring = new([HistoryPoints]Point)
+		for i := range r.idle {
+			r.ring[(next+HistoryPoints-1-i)%HistoryPoints].Known = true
+		}
+	}
+	r.ring[next] = p
+}
+
+// point returns the i-th point, from 0, the oldest one.
+func (r *pastRoute) point(next, i int) Point {
+	if r.ring == nil {
+		return Point{Known: i >= HistoryPoints-r.idle}
+	}
+	return r.ring[(next+i)%HistoryPoints]
 }
 
 // newHistory makes a history of counters that have not been read yet.
@@ -75,7 +99,7 @@ func (h *History) take(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.routes {
-		r.ring[h.next], r.seen = Point{}, false
+		r.seen = false
 	}
 	for _, s := range stats {
 		r := h.routes[s.Route]
@@ -83,10 +107,14 @@ func (h *History) take(now time.Time) {
 			r = &pastRoute{}
 			h.routes[s.Route] = r
 		}
-		r.ring[h.next], r.last, r.seen = pointOf(&r.last, &s), s, true
+		r.put(h.next, pointOf(&r.last, &s))
+		r.last, r.seen = s, true
 	}
 	for name, r := range h.routes {
-		if !r.seen && !r.known() {
+		if r.seen {
+			continue
+		}
+		if r.put(h.next, Point{}); !r.known() {
 			delete(h.routes, name)
 		}
 	}
@@ -96,8 +124,8 @@ func (h *History) take(now time.Time) {
 
 // known reports whether anything of the last hour is known of the route.
 func (r *pastRoute) known() bool {
-	for i := range r.ring {
-		if r.ring[i].Known {
+	for i := range HistoryPoints {
+		if r.point(0, i).Known {
 			return true
 		}
 	}
@@ -114,8 +142,8 @@ func (h *History) Route(name string) (points []Point, latest time.Time) {
 		return nil, h.at
 	}
 	points = make([]Point, 0, HistoryPoints)
-	for i := range r.ring {
-		p := r.ring[(h.next+i)%HistoryPoints]
+	for i := range HistoryPoints {
+		p := r.point(h.next, i)
 		if len(points) > 0 || p.Known {
 			points = append(points, p)
 		}
@@ -131,7 +159,7 @@ func (h *History) Rate(name string) (float64, bool) {
 	if r == nil {
 		return 0, false
 	}
-	last, before := &r.ring[(h.next+HistoryPoints-1)%HistoryPoints], &r.ring[(h.next+HistoryPoints-2)%HistoryPoints]
+	last, before := r.point(h.next, HistoryPoints-1), r.point(h.next, HistoryPoints-2)
 	return float64(last.Delivered) / HistoryStep.Seconds(), last.Known && before.Known
 }
 
@@ -142,7 +170,7 @@ func (h *History) Sum() []Point {
 	sum, first := make([]Point, HistoryPoints), HistoryPoints
 	for _, r := range h.routes {
 		for i := range sum {
-			if p := &r.ring[(h.next+i)%HistoryPoints]; p.Known {
+			if p := r.point(h.next, i); p.Known {
 				sum[i].Delivered, sum[i].Known = sum[i].Delivered+p.Delivered, true
 				first = min(first, i)
 			}

@@ -55,11 +55,7 @@ func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bo
 
 // addGlobal has a lane take part in the read of its place.
 func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
-	var from [adapters.Slots]adapters.Cursor
-	for i, str := range s.Streams() {
-		from[i] = str.Fetched
-	}
-	g := p.globalAt(src, &from)
+	g := p.globalAt(s, src)
 	g.members = append(g.members, globalMember{s, room})
 	for i, str := range s.Streams() {
 		rd := g.reads[i]
@@ -74,22 +70,37 @@ func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
 	}
 }
 
-// globalAt returns the read of a place. Mostly all routes stand at one, and to compare it with the last one's takes less than to look it up.
-func (p *plan) globalAt(src adapters.Source, from *[adapters.Slots]adapters.Cursor) *globalRead {
-	if n := len(p.globals); n > 0 && p.globals[n-1].from == *from {
+// globalAt returns the read of the place where a lane stands. Mostly all routes stand at one, and to compare it with the last one's takes less
+// than to look it up.
+func (p *plan) globalAt(s *lane.Session, src adapters.Source) *globalRead {
+	if n := len(p.globals); n > 0 && p.globals[n-1].isAt(s) {
 		return p.globals[n-1]
 	}
-	g := p.globalsAt[*from]
+	var from [adapters.Slots]adapters.Cursor
+	for i, str := range s.Streams() {
+		from[i] = str.Fetched
+	}
+	g := p.globalsAt[from]
 	if g == nil {
-		g = &globalRead{from: *from}
+		g = &globalRead{from: from}
 		g.bound(src)
 		if p.globalsAt == nil {
 			p.globalsAt = map[[adapters.Slots]adapters.Cursor]*globalRead{}
 		}
-		p.globalsAt[*from] = g
+		p.globalsAt[from] = g
 		p.globals = append(p.globals, g)
 	}
 	return g
+}
+
+// isAt reports whether a lane stands where the read begins.
+func (g *globalRead) isAt(s *lane.Session) bool {
+	for i, str := range s.Streams() {
+		if g.from[i] != str.Fetched {
+			return false
+		}
+	}
+	return true
 }
 
 // bound prepares the reads. While a window is open all slots are read as of the oldest one, up to
