@@ -53,5 +53,9 @@ func flock(file *os.File) error {
 	}
 }
 
-// release closes the file, and the lock goes with it.
-func (l *fileLock) release() { _ = l.file.Close() }
+// release frees the lock and closes the file. To close it is not enough: a child that this process is just
+// starting has the file too, until it runs its program.
+func (l *fileLock) release() {
+	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
+	_ = l.file.Close()
+}
