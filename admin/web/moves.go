@@ -18,7 +18,7 @@ func (s *server) confirmSeek(ctx context.Context, q url.Values, d *confirmData) 
 		return err
 	}
 	d.Fields = [][2]string{{"route", route}, {"to", to}, {"count", strconv.Itoa(plan.Again.Rows + plan.Skipped.Rows)}}
-	d.Back = "/route/" + pathOf(route)
+	d.Chips, d.Back = []chip{{Name: "route", Value: route}}, "/route/"+pathOf(route)
 	d.Verb = "Seek to " + plan.To
 	d.moves(plan)
 	return nil

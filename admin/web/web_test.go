@@ -321,7 +321,7 @@ func TestPagesShowAndMendWithoutJavaScript(t *testing.T) {
 	s.until("the follower arrived", func() bool { return s.took.Load() == 1 })
 	s.until("nothing is parked", func() bool { return s.count(`SELECT count(*) FROM outrider_parked`) == 0 })
 
-	b.want("/confirm?action=seek&route=eu_orders&to=beginning", "delivered again", "Seek to")
+	b.want("/confirm?action=seek&route=eu_orders&to=beginning", "route: <b>eu_orders</b>", "delivered again", "Seek to")
 	b.submit("Seek to", nil)
 	b.has("continues at")
 	s.until("bad-1 is delivered again, and held again", func() bool { return s.count(`SELECT count(*) FROM outrider_parked WHERE status = 'held'`) == 1 })
