@@ -49,24 +49,24 @@ func newTables(t *testing.T) *tables {
 }
 
 // run runs a relay by a configuration until stop is called.
-func (w *tables) run(text string) (stop func()) {
-	w.t.Helper()
+func (t *tables) run(text string) (stop func()) {
+	t.t.Helper()
 	cfg, err := outrider.ParseConfig("test", []byte(text))
-	must(w.t, err)
-	_, err = admin.Init(w.t.Context(), cfg)
-	must(w.t, err)
-	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&w.log, nil))))
-	must(w.t, err)
-	ctx, cancel := context.WithCancel(w.t.Context())
+	must(t.t, err)
+	_, err = admin.Init(t.t.Context(), cfg)
+	must(t.t, err)
+	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&t.log, nil))))
+	must(t.t, err)
+	ctx, cancel := context.WithCancel(t.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- o.Run(ctx) }()
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Error(err)
+			t.t.Error(err)
 		}
-		if w.t.Failed() {
-			w.t.Log(w.log.all())
+		if t.t.Failed() {
+			t.t.Log(t.log.all())
 		}
 	})
 }
@@ -76,36 +76,36 @@ type stored struct {
 	ID, Type, Group, Payload, Headers, Occurred string
 }
 
-func (w *tables) rows(pool *pgxpool.Pool, table string) []stored {
-	w.t.Helper()
-	rows, err := pool.Query(w.t.Context(), fmt.Sprintf(`SELECT id, type, coalesce(message_group, ''), payload::text, coalesce(headers::text, ''), coalesce(occurred_at::text, '')
+func (t *tables) rows(pool *pgxpool.Pool, table string) []stored {
+	t.t.Helper()
+	rows, err := pool.Query(t.t.Context(), fmt.Sprintf(`SELECT id, type, coalesce(message_group, ''), payload::text, coalesce(headers::text, ''), coalesce(occurred_at::text, '')
 		FROM %s ORDER BY position`, table))
-	must(w.t, err)
+	must(t.t, err)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stored])
-	must(w.t, err)
+	must(t.t, err)
 	return out
 }
 
-func (w *tables) count(pool *pgxpool.Pool, sql string) (n int) {
-	w.t.Helper()
-	must(w.t, pool.QueryRow(w.t.Context(), sql).Scan(&n))
+func (t *tables) count(pool *pgxpool.Pool, sql string) (n int) {
+	t.t.Helper()
+	must(t.t, pool.QueryRow(t.t.Context(), sql).Scan(&n))
 	return n
 }
 
 // publish writes messages into the outbox of the first database, whose ids are made by a function of their number.
-func (w *tables) publish(from, to int, id func(int) string) {
-	w.t.Helper()
+func (t *tables) publish(from, to int, id func(int) string) {
+	t.t.Helper()
 	client, err := outbox.NewClient(outbox.ClientConfig{})
-	must(w.t, err)
+	must(t.t, err)
 	var all []outbox.Envelope
 	for i := from; i < to; i++ {
 		group := fmt.Sprint("g", i%7)
 		e, err := outbox.New("order.created").ID(id(i)).Group("Order:"+group).Aggregate("Order", group).Header("n", strconv.Itoa(i)).
 			RawJSON(fmt.Appendf(nil, `{"type": "order.created",  "n": %d}`, i)).Build()
-		must(w.t, err)
+		must(t.t, err)
 		all = append(all, e)
 	}
-	must(w.t, pgx.BeginFunc(w.t.Context(), w.here, func(tx pgx.Tx) error { return client.Publish(w.t.Context(), tx, all...) }))
+	must(t.t, pgx.BeginFunc(t.t.Context(), t.here, func(tx pgx.Tx) error { return client.Publish(t.t.Context(), tx, all...) }))
 }
 
 // TestG1_EachMessageBecomesOneRowOfAnotherTable has connections cut. In the same database each message becomes exactly one

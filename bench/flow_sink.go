@@ -117,31 +117,31 @@ func (e endpoint) pour(ctx context.Context, _ *servers, f *flow) (receiver, erro
 }
 
 // ServeHTTP gives the messages of a request to the flow.
-func (h *flowServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *flowServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the relay has gone: it was not delivered
 	}
 	var wait <-chan time.Time
-	if h.delay > 0 {
-		late := time.NewTimer(h.delay)
+	if s.delay > 0 {
+		late := time.NewTimer(s.delay)
 		defer late.Stop()
 		wait = late.C
 	}
 	switch {
-	case r.URL.Path == h.hang:
+	case r.URL.Path == s.hang:
 		select {
-		case <-h.released:
+		case <-s.released:
 		case <-r.Context().Done():
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
-	case h.refuse != 0 && sequence(body)%h.flow.groups == h.refuse:
+	case s.refuse != 0 && sequence(body)%s.flow.groups == s.refuse:
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	for _, payload := range h.payloads(body) {
-		h.flow.arrive(payload)
+	for _, payload := range s.payloads(body) {
+		s.flow.arrive(payload)
 	}
 	if wait != nil {
 		select {
@@ -154,8 +154,8 @@ func (h *flowServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // payloads are those of a request. One that cannot be read is given as a whole,
 // and is no message of anybody.
-func (h *flowServer) payloads(body []byte) [][]byte {
-	if _, ok := h.read.(batches); !ok {
+func (s *flowServer) payloads(body []byte) [][]byte {
+	if _, ok := s.read.(batches); !ok {
 		return [][]byte{body}
 	}
 	var items []json.RawMessage
@@ -169,14 +169,14 @@ func (h *flowServer) payloads(body []byte) [][]byte {
 	return out
 }
 
-func (h *flowServer) describe(j *job) { j.URL = h.url }
+func (s *flowServer) describe(j *job) { j.URL = s.url }
 
 // release answers what hangs.
-func (h *flowServer) release() { close(h.released) }
+func (s *flowServer) release() { close(s.released) }
 
-func (h *flowServer) close() error {
-	err := h.server.Close()
-	if served := <-h.served; !errors.Is(served, http.ErrServerClosed) {
+func (s *flowServer) close() error {
+	err := s.server.Close()
+	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	return err

@@ -80,38 +80,38 @@ var presetWords = func() *strings.Replacer {
 }()
 
 // settingsOf gives a source what its preset sets and the file does not.
-func (p *tableKeys) settingsOf(preset *layout.Preset, at place) {
+func (k *tableKeys) settingsOf(preset *layout.Preset, at place) {
 	if preset == nil {
 		return
 	}
 	d, poll, claims := preset.Defaults, at.child("poll"), at.child("claims")
 	if every := Duration(d.Poll); every > 0 {
 		if !poll.has("min") {
-			p.poll.Min = every
+			k.poll.Min = every
 			if poll.has("max") {
-				p.poll.Min = min(every, p.poll.Max)
+				k.poll.Min = min(every, k.poll.Max)
 			}
 		}
-		if !poll.has("max") && p.poll.Min <= every {
-			p.poll.Max = every
+		if !poll.has("max") && k.poll.Min <= every {
+			k.poll.Max = every
 		}
 	}
 	if deletes(preset) && !at.has("delivered") {
-		*p.delivered = deleted
+		*k.delivered = deleted
 	}
-	if d.Leader && p.leader != nil && !at.has("leader") {
-		*p.leader = true
+	if d.Leader && k.leader != nil && !at.has("leader") {
+		*k.leader = true
 	}
 	if d.Batch > 0 && !poll.has("batch") {
-		p.poll.Batch = d.Batch
+		k.poll.Batch = d.Batch
 	}
 	if d.InMemory > 0 && !claims.has("in_memory") {
-		p.claims.InMemory = d.InMemory
+		k.claims.InMemory = d.InMemory
 	}
 	for key, of := range map[string]struct {
 		target *Duration
 		def    time.Duration
-	}{"timeout": {&p.claims.Timeout, d.Timeout}, "recover": {&p.claims.Recover, d.Recover}} {
+	}{"timeout": {&k.claims.Timeout, d.Timeout}, "recover": {&k.claims.Recover, d.Recover}} {
 		if of.def > 0 && !claims.has(key) {
 			*of.target = Duration(of.def)
 		}

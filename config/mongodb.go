@@ -80,13 +80,13 @@ func parseMongoURL(text string) (u mongoURL) {
 }
 
 // secured reports whether the URL itself says whether connections are encrypted.
-func (u mongoURL) secured() bool {
-	return u.scheme == "mongodb+srv" || u.query.Has("tls") || u.query.Has("ssl")
+func (m mongoURL) secured() bool {
+	return m.scheme == "mongodb+srv" || m.query.Has("tls") || m.query.Has("ssl")
 }
 
 // away reports whether a host is on another machine.
-func (u mongoURL) away() bool {
-	return slices.ContainsFunc(u.hosts, func(host string) bool {
+func (m mongoURL) away() bool {
+	return slices.ContainsFunc(m.hosts, func(host string) bool {
 		return !loopback((&url.URL{Host: host}).Hostname())
 	})
 }

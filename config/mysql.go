@@ -34,22 +34,22 @@ func (*MySQL) Kind() string { return "mysql" }
 func (*MySQL) log() bool    { return false }
 
 // Preset is the layout's preset; nil: the table is described in the file.
-func (s *MySQL) Preset() *layout.Preset { return layout.Find(s.Layout) }
+func (m *MySQL) Preset() *layout.Preset { return layout.Find(m.Layout) }
 
 // Deletes reports whether rows that were delivered are deleted.
-func (s *MySQL) Deletes() bool { return s.Delivered == deleted }
+func (m *MySQL) Deletes() bool { return m.Delivered == deleted }
 
-func (s *MySQL) keys() *tableKeys {
-	return &tableKeys{s.URL.Reveal(), s.Layout, &s.Table, &s.Tables, s.Queue, &s.Poll, &s.Claims, &s.Delivered, &s.Leader}
+func (m *MySQL) keys() *tableKeys {
+	return &tableKeys{m.URL.Reveal(), m.Layout, &m.Table, &m.Tables, m.Queue, &m.Poll, &m.Claims, &m.Delivered, &m.Leader}
 }
 
-func (s *MySQL) check(c *checker, at place) {
-	c.mysqlURL(at.child("url"), s.URL)
-	c.mysqlTLS(at, s.URL, &s.TLS)
+func (m *MySQL) check(c *checker, at place) {
+	c.mysqlURL(at.child("url"), m.URL)
+	c.mysqlTLS(at, m.URL, &m.TLS)
 	if !at.sound("layout") {
 		return
 	}
-	if s.Layout == custom {
+	if m.Layout == custom {
 		if !at.has("table") {
 			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
 		}
@@ -59,15 +59,15 @@ func (s *MySQL) check(c *checker, at place) {
 			return
 		}
 	}
-	s.keys().checkQueue(c, at)
-	if at.has("leader_lock") && at.sound("leader") && !s.Leader {
+	m.keys().checkQueue(c, at)
+	if at.has("leader_lock") && at.sound("leader") && !m.Leader {
 		c.add(at.child("leader_lock").key(), "has an effect for a leader only").hint("set leader: true, or remove the key")
 	}
-	if n := utf8.RuneCountInString(s.LeaderLock); n > 64 || n == 0 && at.has("leader_lock") {
+	if n := utf8.RuneCountInString(m.LeaderLock); n > 64 || n == 0 && at.has("leader_lock") {
 		c.add(at.child("leader_lock"), "is a name of %d characters", n).hint("GET_LOCK takes 1 to 64")
 	}
-	if p := s.Preset(); p == nil || !severalTables(p) {
-		s.Tables = Queues{} // so that the configuration can be printed and read back
+	if p := m.Preset(); p == nil || !severalTables(p) {
+		m.Tables = Queues{} // so that the configuration can be printed and read back
 	}
 }
 

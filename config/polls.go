@@ -20,10 +20,10 @@ func (s *SQLite) apart() (Poll, Source) {
 	return s.Poll, &rest
 }
 
-func (s *MySQL) apart() (Poll, Source) {
-	rest := *s
+func (m *MySQL) apart() (Poll, Source) {
+	rest := *m
 	rest.Poll = Poll{}
-	return s.Poll, &rest
+	return m.Poll, &rest
 }
 
 // OnlyPolls compares a configuration with the former one. If all that differs is the

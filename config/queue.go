@@ -138,46 +138,46 @@ func tableOf(src Source) (*tableKeys, bool) {
 	return nil, false
 }
 
-func (p *tableKeys) queued() bool {
-	if preset := layout.Find(p.layout); preset != nil {
+func (k *tableKeys) queued() bool {
+	if preset := layout.Find(k.layout); preset != nil {
 		return preset.Queue != nil
 	}
-	return p.layout == custom && p.queue != nil
+	return k.layout == custom && k.queue != nil
 }
 
 // checkQueue looks at what belongs to queue tables.
-func (p *tableKeys) checkQueue(c *checker, at place) {
-	preset := layout.Find(p.layout)
+func (k *tableKeys) checkQueue(c *checker, at place) {
+	preset := layout.Find(k.layout)
 	if preset == nil || !severalTables(preset) {
 		c.onlyIn(at, layoutsWith(severalTables), "tables")
 	}
-	if p.layout != custom {
+	if k.layout != custom {
 		c.onlyIn(at, "layout: custom", "queue")
 	}
 	if preset == nil || !preset.Hot {
 		c.onlyIn(at, layoutsWith(hasHotPath), "hot_path")
 	}
-	if !p.queued() {
+	if !k.queued() {
 		if at.has("claims") {
 			c.add(at.child("claims").key(), "nothing is claimed from an append-only table").hint("remove the key")
 		}
 		if at.has("delivered") {
 			c.add(at.child("delivered").key(), "rows of an append-only table stay until retention removes them").hint("remove the key, or see retention")
 		}
-		p.settingsOf(preset, at)
+		k.settingsOf(preset, at)
 		return
 	}
 	if !at.child("poll").has("batch") {
-		p.poll.Batch = queueBatch
+		k.poll.Batch = queueBatch
 	}
-	p.settingsOf(preset, at)
+	k.settingsOf(preset, at)
 	c.onlyIn(at, layoutsWith(hasTopic), "topic")
 	if at.has("metadata") {
 		c.add(at.child("metadata").key(), "has no meaning for queue tables").hint("remove the key")
 	}
 	if preset != nil {
 		c.onlyIn(at, "layout: custom", "columns")
-		p.checkTables(c, at, preset)
+		k.checkTables(c, at, preset)
 		return
 	}
 	if at.has("columns") {
@@ -187,11 +187,11 @@ func (p *tableKeys) checkQueue(c *checker, at place) {
 }
 
 // checkTables looks at the names of a preset's tables.
-func (p *tableKeys) checkTables(c *checker, at place, preset *layout.Preset) {
+func (k *tableKeys) checkTables(c *checker, at place, preset *layout.Preset) {
 	tables := preset.Queue.Tables
 	if !severalTables(preset) {
 		if !at.has("table") {
-			*p.table = Table(tables[0].Name)
+			*k.table = Table(tables[0].Name)
 		}
 		return
 	}
@@ -205,7 +205,7 @@ func (p *tableKeys) checkTables(c *checker, at place, preset *layout.Preset) {
 	}
 	kinds := map[string]bool{}
 	for _, t := range tables {
-		name := p.tables.Of(t)
+		name := k.tables.Of(t)
 		if kinds[name] {
 			c.add(at.child("tables"), "both kinds of rows have the table %s", name).hint("name %s tables", numberWord(len(tables)))
 		}

@@ -29,34 +29,34 @@ func (cfg Config) Redacted() string {
 // redacter writes YAML that shows no secrets.
 type redacter struct{ out strings.Builder }
 
-func (w *redacter) line(depth int, format string, args ...any) {
-	w.out.WriteString(strings.Repeat("  ", depth))
-	fmt.Fprintf(&w.out, format, args...)
-	w.out.WriteByte('\n')
+func (r *redacter) line(depth int, format string, args ...any) {
+	r.out.WriteString(strings.Repeat("  ", depth))
+	fmt.Fprintf(&r.out, format, args...)
+	r.out.WriteByte('\n')
 }
 
 // structure writes the fields that are set.
-func (w *redacter) structure(v reflect.Value, depth int) {
+func (r *redacter) structure(v reflect.Value, depth int) {
 	for _, f := range fieldsOf(v.Type()) {
 		if !f.isKey {
-			w.value(f.name, v.Field(f.index), depth)
+			r.value(f.name, v.Field(f.index), depth)
 		}
 	}
 }
 
 // value writes one key with its value; nothing for what is empty and says
 // nothing.
-func (w *redacter) value(key string, v reflect.Value, depth int) {
+func (r *redacter) value(key string, v reflect.Value, depth int) {
 	if text, ok := scalarText(v); ok {
 		if text != "" {
-			w.line(depth, "%s: %s", key, text)
+			r.line(depth, "%s: %s", key, text)
 		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			w.value(key, v.Elem(), depth)
+			r.value(key, v.Elem(), depth)
 		}
 	case reflect.Struct:
 		if v.IsZero() { // a section that has no meaning here
@@ -65,24 +65,24 @@ func (w *redacter) value(key string, v reflect.Value, depth int) {
 		var inner redacter
 		inner.structure(v, depth+1)
 		if inner.out.Len() > 0 {
-			w.line(depth, "%s:", key)
-			w.out.WriteString(inner.out.String())
+			r.line(depth, "%s:", key)
+			r.out.WriteString(inner.out.String())
 		}
 	case reflect.Map:
-		w.mapping(key, v, depth)
+		r.mapping(key, v, depth)
 	case reflect.Slice:
-		w.list(key, v, depth)
+		r.list(key, v, depth)
 	}
 }
 
 // kinded is a source or a destination.
 type kinded interface{ Kind() string }
 
-func (w *redacter) mapping(key string, v reflect.Value, depth int) {
+func (r *redacter) mapping(key string, v reflect.Value, depth int) {
 	if v.Len() == 0 {
 		return
 	}
-	w.line(depth, "%s:", key)
+	r.line(depth, "%s:", key)
 	values := map[string]reflect.Value{}
 	for _, k := range v.MapKeys() {
 		values[fmt.Sprint(k.Interface())] = v.MapIndex(k)
@@ -90,34 +90,34 @@ func (w *redacter) mapping(key string, v reflect.Value, depth int) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name]
 		if k, ok := reflect.TypeAssert[kinded](value); ok {
-			w.line(depth+1, "%s:", name)
-			w.line(depth+2, "type: %s", k.Kind())
-			w.structure(value.Elem().Elem(), depth+2)
+			r.line(depth+1, "%s:", name)
+			r.line(depth+2, "type: %s", k.Kind())
+			r.structure(value.Elem().Elem(), depth+2)
 			continue
 		}
-		w.value(strconv.Quote(name), value, depth+1)
+		r.value(strconv.Quote(name), value, depth+1)
 	}
 }
 
-func (w *redacter) list(key string, v reflect.Value, depth int) {
+func (r *redacter) list(key string, v reflect.Value, depth int) {
 	if v.Len() == 0 {
 		if !v.IsNil() {
-			w.line(depth, "%s: []", key) // no middleware is not the default middleware
+			r.line(depth, "%s: []", key) // no middleware is not the default middleware
 		}
 		return
 	}
 	if f, ok := keyField(v.Type().Elem()); ok {
-		w.line(depth, "%s:", key)
+		r.line(depth, "%s:", key)
 		for i := range v.Len() {
-			w.line(depth+1, "%s:", v.Index(i).Field(f.index))
-			w.structure(v.Index(i), depth+2)
+			r.line(depth+1, "%s:", v.Index(i).Field(f.index))
+			r.structure(v.Index(i), depth+2)
 		}
 		return
 	}
 	if _, ok := registries[v.Type().Elem()]; ok {
-		w.line(depth, "%s:", key)
+		r.line(depth, "%s:", key)
 		for i := range v.Len() {
-			w.layer(v.Index(i), depth+1)
+			r.layer(v.Index(i), depth+1)
 		}
 		return
 	}
@@ -125,17 +125,17 @@ func (w *redacter) list(key string, v reflect.Value, depth int) {
 	for i := range v.Len() {
 		texts[i], _ = scalarText(v.Index(i))
 	}
-	w.line(depth, "%s: [%s]", key, strings.Join(texts, ", "))
+	r.line(depth, "%s: [%s]", key, strings.Join(texts, ", "))
 }
 
 // layer writes one middleware.
-func (w *redacter) layer(v reflect.Value, depth int) {
+func (r *redacter) layer(v reflect.Value, depth int) {
 	k, ok := reflect.TypeAssert[Middleware](v)
 	if !ok {
 		return
 	}
-	w.line(depth, "- %s:", k.Kind())
-	w.structure(v.Elem().Elem(), depth+2)
+	r.line(depth, "- %s:", k.Kind())
+	r.structure(v.Elem().Elem(), depth+2)
 }
 
 // scalarText writes a value that is one text; false when it is none. Strings

@@ -55,36 +55,36 @@ const middlewareIntroduction = "A list item is a name (`- retry`), a name with o
 // page builds Markdown.
 type page struct{ out strings.Builder }
 
-func (w *page) text(lines ...string) {
+func (p *page) text(lines ...string) {
 	for _, line := range lines {
-		w.out.WriteString(line + "\n")
+		p.out.WriteString(line + "\n")
 	}
 }
 
 // registry writes a section with one subsection for each kind.
-func (w *page) registry(level, title, doc string, r *registry) {
-	w.text(level+" "+title, "", doc, "")
+func (p *page) registry(level, title, doc string, r *registry) {
+	p.text(level+" "+title, "", doc, "")
 	for _, k := range r.kinds {
-		w.section(level+"#", "`"+k.name+"`", k.doc, reflect.TypeOf(k.zero).Elem())
+		p.section(level+"#", "`"+k.name+"`", k.doc, reflect.TypeOf(k.zero).Elem())
 	}
 }
 
 // section writes the table of a struct's keys; those of structs inside are in
 // the same table, with their path.
-func (w *page) section(level, title, doc string, t reflect.Type) {
-	w.text(level+" "+title, "")
+func (p *page) section(level, title, doc string, t reflect.Type) {
+	p.text(level+" "+title, "")
 	if doc != "" {
-		w.text(doc, "")
+		p.text(doc, "")
 	}
 	var rows []string
 	tableRows(t, "", &rows)
 	if len(rows) == 0 {
-		w.text("No options.", "")
+		p.text("No options.", "")
 		return
 	}
-	w.text("| key | type | default | meaning |", "|---|---|---|---|")
-	w.text(rows...)
-	w.text("")
+	p.text("| key | type | default | meaning |", "|---|---|---|---|")
+	p.text(rows...)
+	p.text("")
 }
 
 func tableRows(t reflect.Type, prefix string, rows *[]string) {

@@ -70,14 +70,14 @@ type SecretURL struct{ secret Secret }
 func NewSecretURL(text string) SecretURL { return SecretURL{NewSecret(text)} }
 
 // Reveal returns the whole URL.
-func (u SecretURL) Reveal() string { return u.secret.Reveal() }
+func (s SecretURL) Reveal() string { return s.secret.Reveal() }
 
 // IsZero reports whether the URL is not set.
-func (u SecretURL) IsZero() bool { return u.secret.IsZero() }
+func (s SecretURL) IsZero() bool { return s.secret.IsZero() }
 
 // Scheme is what stands before ://, in lower case; empty for a path.
-func (u SecretURL) Scheme() string {
-	scheme, _, ok := strings.Cut(u.Reveal(), "://")
+func (s SecretURL) Scheme() string {
+	scheme, _, ok := strings.Cut(s.Reveal(), "://")
 	if !ok {
 		return ""
 	}
@@ -86,8 +86,8 @@ func (u SecretURL) Scheme() string {
 
 // String shows scheme, user, host and path; the password and the values of
 // parameters are masked. What cannot be taken apart is masked as a whole.
-func (u SecretURL) String() string {
-	text := u.Reveal()
+func (s SecretURL) String() string {
+	text := s.Reveal()
 	if text == "" {
 		return ""
 	}
@@ -134,12 +134,12 @@ func maskQuery(query string) string {
 }
 
 // Format masks the secret parts under every verb.
-func (u SecretURL) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, u.String()) }
+func (s SecretURL) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String()) }
 
 // MarshalText masks the secret parts in JSON, YAML and logs.
-func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+func (s SecretURL) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-func (u *SecretURL) parse(text string) error { return u.secret.parse(text) }
+func (s *SecretURL) parse(text string) error { return s.secret.parse(text) }
 
 func (*SecretURL) form() form { return form{name: "URL", secret: true} }
 

@@ -15,11 +15,11 @@ type Column string
 
 var columnText = regexp.MustCompile(`^(=.+|[^=\x00-\x1f\x7f][^\x00-\x1f\x7f]*)$`)
 
-func (col *Column) parse(text string) error {
+func (c *Column) parse(text string) error {
 	if !columnText.MatchString(text) {
 		return expected("the name of a column such as customer_id, or =text for the same text in every row")
 	}
-	*col = Column(text)
+	*c = Column(text)
 	return nil
 }
 
@@ -28,7 +28,7 @@ func (*Column) form() form {
 }
 
 // String returns the column as it is written.
-func (col Column) String() string { return string(col) }
+func (c Column) String() string { return string(c) }
 
 // Columns describes an append-only table of any shape.
 type Columns struct {

@@ -21,8 +21,8 @@ func (g *Gate) Each(f func(t *Ticket, sending bool)) {
 	}
 }
 
-func (q *group) each(f func(t *Ticket, sending bool)) {
-	for _, t := range q.queue[q.head:] {
+func (g *group) each(f func(t *Ticket, sending bool)) {
+	for _, t := range g.queue[g.head:] {
 		if t != nil {
 			f(t, t.state == sending)
 		}

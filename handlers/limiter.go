@@ -45,12 +45,12 @@ func NewLimiter(n int, shared bool) *Limiter { return new(Places).Limiter(n, sha
 
 // Limiter returns a limiter with n places, as [NewLimiter] does, that shares these. Call it
 // before any limiter of theirs is used.
-func (s *Places) Limiter(n int, shared bool) *Limiter {
+func (p *Places) Limiter(n int, shared bool) *Limiter {
 	if n <= 0 {
 		n = adapters.DefaultMaxRequests
 	}
-	s.free = max(s.free, n)
-	return &Limiter{shared: shared, places: s, free: n, taken: map[string]int{}}
+	p.free = max(p.free, n)
+	return &Limiter{shared: shared, places: p, free: n, taken: map[string]int{}}
 }
 
 // acquire takes a place for a batch of the pipe, or has it stand in line.
@@ -141,18 +141,18 @@ func (l *Limiter) give(address string) {
 // grant takes places for those in line that may have one now, and takes them out
 // of it. Once is enough: each place that is taken leaves less to the others. Call
 // with the mutex held.
-func (s *Places) grant() (granted []*pipe) {
-	for i := 0; i < len(s.line) && s.free > 0; {
-		p := s.line[i]
-		l := p.inLine
-		if !l.allows(l.taken[p.address], l.free) {
+func (p *Places) grant() (granted []*pipe) {
+	for i := 0; i < len(p.line) && p.free > 0; {
+		next := p.line[i]
+		l := next.inLine
+		if !l.allows(l.taken[next.address], l.free) {
 			i++
 			continue
 		}
-		l.take(p.address)
-		p.inLine = nil
-		s.line = slices.Delete(s.line, i, i+1)
-		granted = append(granted, p)
+		l.take(next.address)
+		next.inLine = nil
+		p.line = slices.Delete(p.line, i, i+1)
+		granted = append(granted, next)
 	}
 	return granted
 }

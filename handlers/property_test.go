@@ -80,12 +80,12 @@ func (s *script) identity() string {
 }
 
 // next is the outcome of the next attempt.
-func (x *tracked) next() outcome {
-	x.attempts++
-	if x.attempts > len(x.outcomes) {
+func (t *tracked) next() outcome {
+	t.attempts++
+	if t.attempts > len(t.outcomes) {
 		return succeeds
 	}
-	return x.outcomes[x.attempts-1]
+	return t.outcomes[t.attempts-1]
 }
 
 // scenario is everything that happens, but for what the scheduler decides.

@@ -70,46 +70,46 @@ type group struct {
 
 // push appends a ticket. Room at the beginning is used again when it is half
 // of the whole, so that a long queue is not moved for every message.
-func (q *group) push(t *Ticket) {
-	t.group = q
-	if q.head > 0 && q.head >= len(q.queue)/2 && len(q.queue) == cap(q.queue) {
-		n := copy(q.queue, q.queue[q.head:])
-		clear(q.queue[n:])
-		q.queue, q.head = q.queue[:n], 0
+func (g *group) push(t *Ticket) {
+	t.group = g
+	if g.head > 0 && g.head >= len(g.queue)/2 && len(g.queue) == cap(g.queue) {
+		n := copy(g.queue, g.queue[g.head:])
+		clear(g.queue[n:])
+		g.queue, g.head = g.queue[:n], 0
 	}
-	q.queue = append(q.queue, t)
+	g.queue = append(g.queue, t)
 }
 
 // front returns the first ticket that has not left, or nil.
-func (q *group) front() *Ticket {
-	if q.head == len(q.queue) {
+func (g *group) front() *Ticket {
+	if g.head == len(g.queue) {
 		return nil
 	}
-	return q.queue[q.head]
+	return g.queue[g.head]
 }
 
 // remove takes out a ticket for good, from wherever it is: the front may stand
 // still for long, and what leaves behind it must not be kept in memory.
-func (q *group) remove(t *Ticket) {
+func (g *group) remove(t *Ticket) {
 	t.state = gone
-	q.queue[q.head+slices.Index(q.queue[q.head:], t)] = nil
-	for q.head < len(q.queue) && q.queue[q.head] == nil {
-		q.head++
+	g.queue[g.head+slices.Index(g.queue[g.head:], t)] = nil
+	for g.head < len(g.queue) && g.queue[g.head] == nil {
+		g.head++
 	}
-	if q.head == len(q.queue) {
-		q.queue, q.head = q.queue[:0], 0
+	if g.head == len(g.queue) {
+		g.queue, g.head = g.queue[:0], 0
 	}
 }
 
 // keep removes all tickets but these.
-func (q *group) keep(rest []*Ticket) {
-	clear(q.queue)
-	q.queue, q.head = append(q.queue[:0], rest...), 0
+func (g *group) keep(rest []*Ticket) {
+	clear(g.queue)
+	g.queue, g.head = append(g.queue[:0], rest...), 0
 }
 
-func (q *group) len() int {
+func (g *group) len() int {
 	n := 0
-	for _, t := range q.queue[q.head:] {
+	for _, t := range g.queue[g.head:] {
 		if t != nil {
 			n++
 		}
@@ -119,12 +119,12 @@ func (q *group) len() int {
 
 // run appends to batch the leading tickets that wait for the same address, as
 // long as room admits them.
-func (q *group) run(batch []*Ticket, room func(*Ticket) bool) []*Ticket {
-	first := q.front()
+func (g *group) run(batch []*Ticket, room func(*Ticket) bool) []*Ticket {
+	first := g.front()
 	if first == nil {
 		return batch
 	}
-	for _, t := range q.queue[q.head:] {
+	for _, t := range g.queue[g.head:] {
 		if t == nil {
 			continue
 		}

@@ -108,14 +108,14 @@ type traced struct {
 type tracedKey struct{ by trace.TracerProvider }
 
 // Value answers the next handler that ends a span.
-func (c *traced) Value(key any) any {
-	if k, ok := key.(tracedKey); ok && k.by == c.by && !c.taken {
-		return c
+func (t *traced) Value(key any) any {
+	if k, ok := key.(tracedKey); ok && k.by == t.by && !t.taken {
+		return t
 	}
-	return c.Context.Value(key)
+	return t.Context.Value(key)
 }
 
-func (c *traced) Quiet() bool { return c.quiet }
+func (t *traced) Quiet() bool { return t.quiet }
 
 // begun is the attempt that BeforeDelivery began; nil: it did not.
 func (t Tracing) begun(ctx context.Context) *traced {

@@ -100,20 +100,20 @@ func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 // kept when the group's writers take turns, see [Lock]. In PostgreSQL created_at has no time
 // zone; it is the session's, which must be that of the other writers. In MySQL it is a TIMESTAMP, which has one; where it
 // keeps whole seconds, ids decide within one.
-func (c *FlowCatalyst) Publish(ctx context.Context, tx any, items ...FlowCatalystItem) (ids []string, err error) {
-	exec, err := transaction(current(ctx, tx), c.dialect)
+func (f *FlowCatalyst) Publish(ctx context.Context, tx any, items ...FlowCatalystItem) (ids []string, err error) {
+	exec, err := transaction(current(ctx, tx), f.dialect)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: publish: %w", err)
 	}
-	if c.dialect == MySQL {
-		return c.publishMySQL(ctx, exec, items)
+	if f.dialect == MySQL {
+		return f.publishMySQL(ctx, exec, items)
 	}
 	ids = make([]string, len(items))
 	columns := map[FlowCatalystKind]*[3]arrayLiteral{}
 	var kinds []FlowCatalystKind
 	for i, item := range items {
 		kind := cmp.Or(item.Kind, FlowCatalystEvent)
-		if ids[i], err = c.check(kind, &item); err != nil {
+		if ids[i], err = f.check(kind, &item); err != nil {
 			return nil, fmt.Errorf("outbox: publish: item %d of %d: %w", i+1, len(items), err)
 		}
 		if columns[kind] == nil {
@@ -126,23 +126,23 @@ func (c *FlowCatalyst) Publish(ctx context.Context, tx any, items ...FlowCatalys
 	}
 	for _, kind := range kinds {
 		a := columns[kind]
-		if err := exec(ctx, c.inserts[kind], a[0].String(), a[1].String(), a[2].String()); err != nil {
-			explained := (&Client{dialect: c.dialect, table: c.tables[kind]}).explain(err)
-			return nil, fmt.Errorf("outbox: publish into table %s: %w", c.tables[kind], explained)
+		if err := exec(ctx, f.inserts[kind], a[0].String(), a[1].String(), a[2].String()); err != nil {
+			explained := (&Client{dialect: f.dialect, table: f.tables[kind]}).explain(err)
+			return nil, fmt.Errorf("outbox: publish into table %s: %w", f.tables[kind], explained)
 		}
 	}
 	return ids, nil
 }
 
 // check refuses what the table or the platform would, and returns the id.
-func (c *FlowCatalyst) check(kind FlowCatalystKind, item *FlowCatalystItem) (string, error) {
-	if c.tables[kind] == "" {
+func (f *FlowCatalyst) check(kind FlowCatalystKind, item *FlowCatalystItem) (string, error) {
+	if f.tables[kind] == "" {
 		return "", fmt.Errorf("kind %s is none of EVENT and DISPATCH_JOB", shown(string(kind)))
 	}
 	id := item.ID
 	if id == "" {
 		var err error
-		if id, err = c.ids.Next(); err != nil {
+		if id, err = f.ids.Next(); err != nil {
 			return "", err
 		}
 	} else if err := CheckTSID(id); err != nil {

@@ -90,13 +90,13 @@ func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, arg
 }
 
 // publishMySQL is [FlowCatalyst.Publish] for MySQL.
-func (c *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []FlowCatalystItem) (ids []string, err error) {
+func (f *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []FlowCatalystItem) (ids []string, err error) {
 	ids = make([]string, len(items))
 	args := map[FlowCatalystKind][]any{}
 	var kinds []FlowCatalystKind
 	for i := range items {
 		kind := cmp.Or(items[i].Kind, FlowCatalystEvent)
-		if ids[i], err = c.check(kind, &items[i]); err != nil {
+		if ids[i], err = f.check(kind, &items[i]); err != nil {
 			return nil, fmt.Errorf("outbox: publish: item %d of %d: %w", i+1, len(items), err)
 		}
 		if args[kind] == nil {
@@ -107,10 +107,10 @@ func (c *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []
 	for _, kind := range kinds {
 		for all := args[kind]; len(all) > 0; {
 			n := min(len(all)/3, mysqlRows)
-			query := "INSERT INTO " + c.tables[kind] + " (id, type, message_group, payload, status, retry_count, created_at) VALUES\n" +
+			query := "INSERT INTO " + f.tables[kind] + " (id, type, message_group, payload, status, retry_count, created_at) VALUES\n" +
 				valuesOf("(?, '"+string(kind)+"', ?, ?, 'PENDING', 0, current_timestamp(6))", n)
 			if err := exec(ctx, query, all[:3*n]...); err != nil {
-				return nil, fmt.Errorf("outbox: publish into table %s: %w", c.tables[kind], (&Client{dialect: MySQL, table: c.tables[kind]}).explain(err))
+				return nil, fmt.Errorf("outbox: publish into table %s: %w", f.tables[kind], (&Client{dialect: MySQL, table: f.tables[kind]}).explain(err))
 			}
 			all = all[3*n:]
 		}
@@ -125,7 +125,7 @@ func talkieMySQLInsert(table string) string {
 
 // publishMySQL is [Talkie.Publish] for MySQL. A key that is there refuses the statement, not the transaction; to have it ignored instead
 // would ignore other mistakes, too.
-func (c *Talkie) publishMySQL(ctx context.Context, tx any, m *TalkieMessage) (int64, error) {
+func (t *Talkie) publishMySQL(ctx context.Context, tx any, m *TalkieMessage) (int64, error) {
 	problems := tooLong(columnText{"topic", m.Topic, 255}, columnText{"key", m.Key, 255}, columnText{"idempotency key", m.IdempotencyKey, 255})
 	if m.JobID != "" && !isUUID(m.JobID) {
 		problems = append(problems, FieldError{"job id", "is no UUID"})
@@ -137,7 +137,7 @@ func (c *Talkie) publishMySQL(ctx context.Context, tx any, m *TalkieMessage) (in
 	if !ok {
 		return 0, fmt.Errorf("outbox: publish: a %T is not a transaction in MySQL: %w", tx, ErrNoTransaction)
 	}
-	result, err := in.ExecContext(ctx, c.insert, orNull(m.JobID), m.Topic, orNull(cmp.Or(m.Key, m.JobID)), string(m.Payload), orNull(m.IdempotencyKey))
+	result, err := in.ExecContext(ctx, t.insert, orNull(m.JobID), m.Topic, orNull(cmp.Or(m.Key, m.JobID)), string(m.Payload), orNull(m.IdempotencyKey))
 	if m.IdempotencyKey != "" && mysqlNumber(err) == mysqlDuplicate {
 		return Duplicate, nil
 	}
@@ -149,7 +149,7 @@ func (c *Talkie) publishMySQL(ctx context.Context, tx any, m *TalkieMessage) (in
 	case errors.Is(err, sql.ErrTxDone):
 		return 0, fmt.Errorf("outbox: publish: %w", notEnded(err))
 	case err != nil:
-		return 0, fmt.Errorf("outbox: publish into table %s: %w", c.table, (&Client{dialect: MySQL, table: c.table}).explain(err))
+		return 0, fmt.Errorf("outbox: publish into table %s: %w", t.table, (&Client{dialect: MySQL, table: t.table}).explain(err))
 	}
 	return id, nil
 }

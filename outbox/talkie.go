@@ -81,27 +81,27 @@ func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 //
 // The order of a key is that of created_at, the server's clock: it is kept when the writers of a key take turns,
 // see [Lock].
-func (c *Talkie) Publish(ctx context.Context, tx any, m TalkieMessage) (id int64, err error) {
+func (t *Talkie) Publish(ctx context.Context, tx any, m TalkieMessage) (id int64, err error) {
 	tx = current(ctx, tx)
-	if _, err := transaction(tx, c.dialect); err != nil {
+	if _, err := transaction(tx, t.dialect); err != nil {
 		return 0, fmt.Errorf("outbox: publish: %w", err)
 	}
 	if err := m.check(); err != nil {
 		return 0, fmt.Errorf("outbox: publish: %w", err)
 	}
-	if c.dialect == MySQL {
-		return c.publishMySQL(ctx, tx, &m)
+	if t.dialect == MySQL {
+		return t.publishMySQL(ctx, tx, &m)
 	}
 	args := []any{m.JobID, m.Topic, m.Key, string(m.Payload), m.IdempotencyKey}
 	switch tx := tx.(type) {
 	case interface {
 		QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 	}:
-		err = tx.QueryRow(ctx, c.insert, args...).Scan(&id)
+		err = tx.QueryRow(ctx, t.insert, args...).Scan(&id)
 	case interface {
 		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	}:
-		err = tx.QueryRowContext(ctx, c.insert, args...).Scan(&id)
+		err = tx.QueryRowContext(ctx, t.insert, args...).Scan(&id)
 	default:
 		return 0, fmt.Errorf("outbox: publish: a %T has neither QueryRow nor QueryRowContext: %w", tx, ErrNoTransaction)
 	}
@@ -111,8 +111,8 @@ func (c *Talkie) Publish(ctx context.Context, tx any, m TalkieMessage) (id int64
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
 		return 0, fmt.Errorf("outbox: publish: the transaction has ended already (%w): %w", err, ErrNoTransaction)
 	case err != nil:
-		explained := (&Client{dialect: PostgreSQL, table: c.table}).explain(err)
-		return 0, fmt.Errorf("outbox: publish into table %s: %w", c.table, explained)
+		explained := (&Client{dialect: PostgreSQL, table: t.table}).explain(err)
+		return 0, fmt.Errorf("outbox: publish into table %s: %w", t.table, explained)
 	}
 	return id, nil
 }

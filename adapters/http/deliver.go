@@ -73,11 +73,11 @@ func (d *Destination) Deliver(ctx context.Context, address string, batch []*mess
 }
 
 // fails gives messages the errors that the receiver has for each; nil: it took all.
-func (v *delivery) fails(part []item, results []error) {
+func (d *delivery) fails(part []item, results []error) {
 	for i, err := range results {
 		if err != nil {
-			v.fail(part[i].index, err)
-			v.hold(part[i].msg)
+			d.fail(part[i].index, err)
+			d.hold(part[i].msg)
 		}
 	}
 }
@@ -88,18 +88,18 @@ func (d *Destination) splits(err error, part []item) bool {
 }
 
 // encode makes the items and refuses the messages that cannot become one.
-func (v *delivery) encode() []item {
-	items := make([]item, 0, len(v.batch))
+func (d *delivery) encode() []item {
+	items := make([]item, 0, len(d.batch))
 	broken := false
-	for i, msg := range v.batch {
-		if v.holds(msg) || broken && v.d.cfg.Whole {
-			v.fail(i, errBehind)
+	for i, msg := range d.batch {
+		if d.holds(msg) || broken && d.d.cfg.Whole {
+			d.fail(i, errBehind)
 			continue
 		}
-		body, err := v.d.encode(msg)
+		body, err := d.d.encode(msg)
 		if err != nil {
-			v.fail(i, err)
-			v.hold(msg)
+			d.fail(i, err)
+			d.hold(msg)
 			broken = true
 			continue
 		}
@@ -121,14 +121,14 @@ func (d *Destination) encode(msg *message.Message) ([]byte, error) {
 }
 
 // sendable leaves out what stands behind a message that failed.
-func (v *delivery) sendable(part []item) []item {
-	if v.held == nil {
+func (d *delivery) sendable(part []item) []item {
+	if d.held == nil {
 		return part
 	}
 	var rest []item
 	for _, it := range part {
-		if v.holds(it.msg) {
-			v.fail(it.index, errBehind)
+		if d.holds(it.msg) {
+			d.fail(it.index, errBehind)
 			continue
 		}
 		rest = append(rest, it)
@@ -138,55 +138,55 @@ func (v *delivery) sendable(part []item) []item {
 
 // failPart gives an error to a request's messages. One that costs an attempt is
 // for the first message of each group: what follows it is held back.
-func (v *delivery) failPart(part []item, err error) {
+func (d *delivery) failPart(part []item, err error) {
 	kind := outbox.KindOf(err)
-	costs := (kind == outbox.KindTransient || kind == outbox.KindPermanent) && !v.whole(err)
+	costs := (kind == outbox.KindTransient || kind == outbox.KindPermanent) && !d.whole(err)
 	for _, it := range part {
-		if costs && v.holds(it.msg) {
-			v.fail(it.index, errBehind)
+		if costs && d.holds(it.msg) {
+			d.fail(it.index, errBehind)
 			continue
 		}
-		v.fail(it.index, err)
-		v.hold(it.msg)
+		d.fail(it.index, err)
+		d.hold(it.msg)
 	}
 }
 
 // whole reports whether an error is an answer that counts for all messages.
-func (v *delivery) whole(err error) bool {
-	return v.d.cfg.Whole && (outbox.KindOf(err) == outbox.KindPermanent || outbox.AnsweredBy(err))
+func (d *delivery) whole(err error) bool {
+	return d.d.cfg.Whole && (outbox.KindOf(err) == outbox.KindPermanent || outbox.AnsweredBy(err))
 }
 
-func (v *delivery) release(stack [][]item) {
+func (d *delivery) release(stack [][]item) {
 	for _, part := range stack {
 		for _, it := range part {
-			v.fail(it.index, errUndecided)
+			d.fail(it.index, errUndecided)
 		}
 	}
 }
 
-func (v *delivery) fail(i int, err error) {
-	if v.errs == nil {
-		v.errs = make([]error, len(v.batch))
+func (d *delivery) fail(i int, err error) {
+	if d.errs == nil {
+		d.errs = make([]error, len(d.batch))
 	}
-	v.errs[i] = err
+	d.errs[i] = err
 }
 
-func (v *delivery) hold(msg *message.Message) {
+func (d *delivery) hold(msg *message.Message) {
 	group := msg.Metadata[outbox.MetaGroup]
 	if group == "" {
 		return
 	}
-	if v.held == nil {
-		v.held = make(map[string]struct{})
+	if d.held == nil {
+		d.held = make(map[string]struct{})
 	}
-	v.held[group] = struct{}{}
+	d.held[group] = struct{}{}
 }
 
-func (v *delivery) holds(msg *message.Message) bool {
+func (d *delivery) holds(msg *message.Message) bool {
 	group := msg.Metadata[outbox.MetaGroup]
-	if v.held == nil || group == "" {
+	if d.held == nil || group == "" {
 		return false
 	}
-	_, ok := v.held[group]
+	_, ok := d.held[group]
 	return ok
 }

@@ -30,10 +30,10 @@ type away struct {
 	err     error    // of the latest connection
 }
 
-func (e *away) Error() string {
-	return fmt.Sprintf("no broker of %s answers: %s", strings.Join(e.brokers, ", "), reasonOf(e.err))
+func (a *away) Error() string {
+	return fmt.Sprintf("no broker of %s answers: %s", strings.Join(a.brokers, ", "), reasonOf(a.err))
 }
-func (e *away) Unwrap() error { return e.err }
+func (a *away) Unwrap() error { return a.err }
 
 // reasonOf says why a connection could not be made, in a few words.
 func reasonOf(err error) string {

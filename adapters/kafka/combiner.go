@@ -116,28 +116,28 @@ func (d *Destination) leave(topic string, x *delivery) []error {
 }
 
 // unknown is the outcome of a delivery that has left.
-func (x *delivery) unknown(topic string) []error {
-	errs := make([]error, len(x.batch))
+func (d *delivery) unknown(topic string) []error {
+	errs := make([]error, len(d.batch))
 	for i := range errs {
-		errs[i] = ended(x.ctx, topic)
+		errs[i] = ended(d.ctx, topic)
 	}
-	chargeHeads(errs, func(i int) string { return x.batch[i].Metadata[outbox.MetaGroup] })
+	chargeHeads(errs, func(i int) string { return d.batch[i].Metadata[outbox.MetaGroup] })
 	return errs
 }
 
 // known is the outcome of a delivery whose wave has ended, perhaps because all left.
 // What has no outcome for that ended for the delivery's own reason.
-func (x *delivery) known(topic string) []error {
-	if x.with == nil || x.errs == nil {
-		return x.errs
+func (d *delivery) known(topic string) []error {
+	if d.with == nil || d.errs == nil {
+		return d.errs
 	}
-	own := x.unknown(topic)
-	for i, err := range x.errs {
+	own := d.unknown(topic)
+	for i, err := range d.errs {
 		if errors.Is(err, context.Canceled) {
-			x.errs[i] = own[i]
+			d.errs[i] = own[i]
 		}
 	}
-	return x.errs
+	return d.errs
 }
 
 // combine sends waves until nothing waits for the topic.

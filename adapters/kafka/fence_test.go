@@ -294,18 +294,18 @@ type succession struct {
 
 // work delivers what is not settled, in waves, until all is or the lane is
 // another's.
-func (r *succession) work(t *testing.T, own *owner, waves chan<- struct{}) {
-	r.mu.Lock()
-	at := r.settled
-	r.mu.Unlock()
-	for failed := 0; at < r.total && failed < 3; {
+func (s *succession) work(t *testing.T, own *owner, waves chan<- struct{}) {
+	s.mu.Lock()
+	at := s.settled
+	s.mu.Unlock()
+	for failed := 0; at < s.total && failed < 3; {
 		var msgs []*message.Message
-		for i, end := at, min(at+1+rand.IntN(30), r.total); i < end; i++ {
+		for i, end := at, min(at+1+rand.IntN(30), s.total); i < end; i++ {
 			msg := newMessage(strconv.Itoa(i), "g"+strconv.Itoa(i%7), 1)
 			msg.Metadata["owner"] = strconv.FormatInt(own.number, 10)
 			msgs = append(msgs, msg)
 		}
-		errs := own.Deliver(t.Context(), r.topic, msgs)
+		errs := own.Deliver(t.Context(), s.topic, msgs)
 		waves <- struct{}{}
 		if errs != nil {
 			failed++
@@ -322,11 +322,11 @@ func (r *succession) work(t *testing.T, own *owner, waves chan<- struct{}) {
 			continue
 		}
 		at += len(msgs)
-		r.mu.Lock()
-		if r.lane.current.Load() == own.number {
-			r.settled = at
+		s.mu.Lock()
+		if s.lane.current.Load() == own.number {
+			s.settled = at
 		}
-		r.mu.Unlock()
+		s.mu.Unlock()
 	}
 }
 

@@ -38,8 +38,8 @@ type told struct {
 	lines chan slog.Record
 }
 
-func (h told) Handle(_ context.Context, r slog.Record) error {
-	h.lines <- r
+func (t told) Handle(_ context.Context, r slog.Record) error {
+	t.lines <- r
 	return nil
 }
 

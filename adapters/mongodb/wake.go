@@ -106,19 +106,19 @@ func (w *waker) open(ctx context.Context) (*watch, error) {
 	return s, nil
 }
 
-func (s *watch) open(tables []*table) error {
+func (w *watch) open(tables []*table) error {
 	match := bson.D{{Key: "operationType", Value: in([]string{"insert", "replace"})}}
 	pipeline := mongo.Pipeline{{{Key: "$match", Value: match}}, {{Key: "$project", Value: bson.D{{Key: "_id", Value: 1}}}}}
 	for _, t := range tables {
-		coll, err := t.collection(s.ctx)
+		coll, err := t.collection(w.ctx)
 		if err != nil {
 			return err
 		}
-		stream, err := coll.Watch(s.ctx, pipeline, options.ChangeStream().SetMaxAwaitTime(time.Second))
+		stream, err := coll.Watch(w.ctx, pipeline, options.ChangeStream().SetMaxAwaitTime(time.Second))
 		if err != nil {
 			return err
 		}
-		s.streams = append(s.streams, stream)
+		w.streams = append(w.streams, stream)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ type slotPage struct {
 // offer decides about a row. One that is dated in the future is as old as a row
 // behind it that is not: it was written before that one. old is the highest
 // position known to be old enough.
-func (f *rowPage) offer(r *pageRow, s *slotPage, old *int64) {
+func (p *rowPage) offer(r *pageRow, s *slotPage, old *int64) {
 	s.young = s.young || !r.old && !r.ahead
 	if s.young {
 		return
@@ -136,12 +136,12 @@ func (f *rowPage) offer(r *pageRow, s *slotPage, old *int64) {
 		}
 		return
 	}
-	*old, f.marks[r.slot] = max(*old, r.position), r.position
+	*old, p.marks[r.slot] = max(*old, r.position), r.position
 	if r.covered {
 		s.ahead = append(s.ahead, r.position)
 	}
 	for _, position := range s.ahead {
-		f.slots, f.positions = append(f.slots, r.slot), append(f.positions, position)
+		p.slots, p.positions = append(p.slots, r.slot), append(p.positions, position)
 	}
 	s.ahead = s.ahead[:0]
 }

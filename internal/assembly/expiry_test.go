@@ -28,8 +28,8 @@ type expiring struct {
 	fail     error
 }
 
-func (s *expiring) old(c adapters.ParkedCommand) (old []string) {
-	for id, days := range s.parked {
+func (e *expiring) old(c adapters.ParkedCommand) (old []string) {
+	for id, days := range e.parked {
 		if c.Filter.Status == adapters.ParkedDead && c.Action == adapters.ParkedPurge &&
 			time.Now().Add(-time.Duration(days)*24*time.Hour).Before(c.Filter.Before) {
 			old = append(old, id)
@@ -38,21 +38,21 @@ func (s *expiring) old(c adapters.ParkedCommand) (old []string) {
 	return old
 }
 
-func (s *expiring) CountParked(_ context.Context, c adapters.ParkedCommand) (out []adapters.ParkedCount, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.old(c)); n > 0 {
+func (e *expiring) CountParked(_ context.Context, c adapters.ParkedCommand) (out []adapters.ParkedCount, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := len(e.old(c)); n > 0 {
 		out = append(out, adapters.ParkedCount{Route: c.Filter.Route, Status: adapters.ParkedDead, Count: n})
 	}
-	return out, s.fail
+	return out, e.fail
 }
 
-func (s *expiring) ChangeParked(_ context.Context, c adapters.ParkedCommand) (adapters.ParkedStep, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.commands = append(s.commands, c)
-	old := s.old(c)
-	delete(s.parked, old[0])
+func (e *expiring) ChangeParked(_ context.Context, c adapters.ParkedCommand) (adapters.ParkedStep, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.commands = append(e.commands, c)
+	old := e.old(c)
+	delete(e.parked, old[0])
 	return adapters.ParkedStep{Changed: 1, More: len(old) > 1}, nil
 }
 

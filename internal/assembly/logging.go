@@ -13,26 +13,26 @@ import (
 type cutTexts struct{ slog.Handler }
 
 // Handle implements [slog.Handler].
-func (h cutTexts) Handle(ctx context.Context, r slog.Record) error {
+func (c cutTexts) Handle(ctx context.Context, r slog.Record) error {
 	cut := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		cut.AddAttrs(cutAttr(a))
 		return true
 	})
-	return h.Handler.Handle(ctx, cut)
+	return c.Handler.Handle(ctx, cut)
 }
 
 // WithAttrs implements [slog.Handler].
-func (h cutTexts) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (c cutTexts) WithAttrs(attrs []slog.Attr) slog.Handler {
 	cut := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
 		cut[i] = cutAttr(a)
 	}
-	return cutTexts{h.Handler.WithAttrs(cut)}
+	return cutTexts{c.Handler.WithAttrs(cut)}
 }
 
 // WithGroup implements [slog.Handler].
-func (h cutTexts) WithGroup(name string) slog.Handler { return cutTexts{h.Handler.WithGroup(name)} }
+func (c cutTexts) WithGroup(name string) slog.Handler { return cutTexts{c.Handler.WithGroup(name)} }
 
 // cutAttr cuts a text or an error.
 func cutAttr(a slog.Attr) slog.Attr {

@@ -74,17 +74,17 @@ var errNoTransaction = fmt.Errorf("the context carries no session with a running
 //
 // The order of a group is that of createdAt, which is this process's clock, and of the ids. It is kept when the group's writers
 // take turns, as transactions do that change the same document, and the clocks of their hosts agree.
-func (c *FlowCatalyst) Publish(ctx context.Context, items ...outbox.FlowCatalystItem) (ids []string, err error) {
-	if s := mongo.SessionFromContext(ctx); !c.loose && (s == nil || !s.TransactionRunning()) {
+func (f *FlowCatalyst) Publish(ctx context.Context, items ...outbox.FlowCatalystItem) (ids []string, err error) {
+	if s := mongo.SessionFromContext(ctx); !f.loose && (s == nil || !s.TransactionRunning()) {
 		return nil, fmt.Errorf("outbox: publish: %w", errNoTransaction)
 	}
 	ids = make([]string, len(items))
 	documents := map[outbox.FlowCatalystKind][]any{}
 	var kinds []outbox.FlowCatalystKind
-	now := c.now()
+	now := f.now()
 	for i := range items {
 		kind := cmp.Or(items[i].Kind, outbox.FlowCatalystEvent)
-		if ids[i], err = c.check(kind, &items[i]); err != nil {
+		if ids[i], err = f.check(kind, &items[i]); err != nil {
 			return nil, fmt.Errorf("outbox: publish: item %d of %d: %w", i+1, len(items), err)
 		}
 		if documents[kind] == nil {
@@ -93,8 +93,8 @@ func (c *FlowCatalyst) Publish(ctx context.Context, items ...outbox.FlowCatalyst
 		documents[kind] = append(documents[kind], document(ids[i], kind, &items[i], now))
 	}
 	for _, kind := range kinds {
-		if _, err := c.collections[kind].InsertMany(ctx, documents[kind]); err != nil {
-			return nil, fmt.Errorf("outbox: publish into collection %s: %w", c.collections[kind].Name(), err)
+		if _, err := f.collections[kind].InsertMany(ctx, documents[kind]); err != nil {
+			return nil, fmt.Errorf("outbox: publish into collection %s: %w", f.collections[kind].Name(), err)
 		}
 	}
 	return ids, nil
@@ -112,18 +112,18 @@ func document(id string, kind outbox.FlowCatalystKind, item *outbox.FlowCatalyst
 }
 
 // now is the time, which never goes back in a process.
-func (c *FlowCatalyst) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now().UTC().Truncate(time.Millisecond); now.After(c.last) {
-		c.last = now
+func (f *FlowCatalyst) now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now().UTC().Truncate(time.Millisecond); now.After(f.last) {
+		f.last = now
 	}
-	return c.last
+	return f.last
 }
 
 // check refuses what the platform would, and returns the id.
-func (c *FlowCatalyst) check(kind outbox.FlowCatalystKind, item *outbox.FlowCatalystItem) (string, error) {
-	if c.collections[kind] == nil {
+func (f *FlowCatalyst) check(kind outbox.FlowCatalystKind, item *outbox.FlowCatalystItem) (string, error) {
+	if f.collections[kind] == nil {
 		return "", errors.New("its kind is none of EVENT and DISPATCH_JOB")
 	}
 	if !utf8.ValidString(item.Group) {
@@ -137,7 +137,7 @@ func (c *FlowCatalyst) check(kind outbox.FlowCatalystKind, item *outbox.FlowCata
 		return "", fmt.Errorf("payload: %w", err)
 	}
 	if item.ID == "" {
-		return c.ids.Next()
+		return f.ids.Next()
 	}
 	if err := outbox.CheckTSID(item.ID); err != nil {
 		return "", fmt.Errorf("id %q %w", item.ID, err)

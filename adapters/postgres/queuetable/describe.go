@@ -110,7 +110,7 @@ func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, e
 type queueIndex struct{ pg.TableIndex }
 
 // add notes what an index is good for.
-func (x *queueIndexes) add(layout *Layout, index queueIndex) {
+func (q *queueIndexes) add(layout *Layout, index queueIndex) {
 	c, statuses := &layout.Columns, &layout.Statuses
 	var group []string
 	if c.Group != "" {
@@ -122,17 +122,17 @@ func (x *queueIndexes) add(layout *Layout, index queueIndex) {
 		held = index.covers(layout, statuses.Processing)
 	}
 	byAge := index.serves(nil, c.Created, c.Key)
-	x.waitingAged = x.waitingAged || waiting && byAge
-	x.heldAged = x.heldAged || waiting && held && byAge
-	x.listed = x.listed || held && !waiting || index.Predicate == "" && index.serves(nil, c.Status)
+	q.waitingAged = q.waitingAged || waiting && byAge
+	q.heldAged = q.heldAged || waiting && held && byAge
+	q.listed = q.listed || held && !waiting || index.Predicate == "" && index.serves(nil, c.Status)
 
 	byKey := index.serves(group, c.Created, c.Key)
-	x.whole = x.whole || waiting && held && byKey
-	x.keyed = x.keyed || waiting && byKey
+	q.whole = q.whole || waiting && held && byKey
+	q.keyed = q.keyed || waiting && byKey
 
 	byGroup, byStatus := index.serves(group, c.Created), index.serves(append(group, c.Status), c.Created)
-	x.waiting = x.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
-	x.held = x.held || held && byGroup || (held || index.Predicate == "") && byStatus
+	q.waiting = q.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
+	q.held = q.held || held && byGroup || (held || index.Predicate == "") && byStatus
 }
 
 // groupInIndex is what the first column of an index by group is called.

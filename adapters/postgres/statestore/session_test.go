@@ -69,36 +69,36 @@ type wired struct {
 	mute atomic.Bool // we have closed it while the network was silent
 }
 
-func (c *wired) Write(p []byte) (int, error) {
-	if c.mute.Load() {
+func (w *wired) Write(p []byte) (int, error) {
+	if w.mute.Load() {
 		return len(p), nil
 	}
-	if bytes.Contains(p, []byte("pg_advisory_lock(")) && c.wire.armed.Swap(false) {
-		c.wire.silent.Store(true)
+	if bytes.Contains(p, []byte("pg_advisory_lock(")) && w.wire.armed.Swap(false) {
+		w.wire.silent.Store(true)
 	}
-	c.sent.Store(true)
-	return c.Conn.Write(p)
+	w.sent.Store(true)
+	return w.Conn.Write(p)
 }
 
-func (c *wired) Read(p []byte) (int, error) {
-	if c.sent.Swap(false) {
-		c.wire.trips.Add(1)
+func (w *wired) Read(p []byte) (int, error) {
+	if w.sent.Swap(false) {
+		w.wire.trips.Add(1)
 	}
 	for {
-		n, err := c.Conn.Read(p)
-		if err != nil || !c.wire.silent.Load() {
+		n, err := w.Conn.Read(p)
+		if err != nil || !w.wire.silent.Load() {
 			return n, err
 		}
 	}
 }
 
 // Close tells the server nothing while the network is silent.
-func (c *wired) Close() error {
-	if c.wire.silent.Load() {
-		c.mute.Store(true)
-		return c.SetDeadline(time.Unix(1, 0)) // whoever reads goes away
+func (w *wired) Close() error {
+	if w.wire.silent.Load() {
+		w.mute.Store(true)
+		return w.SetDeadline(time.Unix(1, 0)) // whoever reads goes away
 	}
-	return c.Conn.Close()
+	return w.Conn.Close()
 }
 
 // A renewal may take half of the lease. When each round trip takes a twentieth of it,

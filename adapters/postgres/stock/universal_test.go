@@ -32,9 +32,9 @@ type topics struct {
 var bytesTable = wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
 
 // SubscribeInitialize makes the tables, as their owner does before Outrider reads them.
-func (s *topics) SubscribeInitialize(topic string) error {
+func (t *topics) SubscribeInitialize(topic string) error {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, s.url)
+	conn, err := pgx.Connect(ctx, t.url)
 	if err != nil {
 		return err
 	}
@@ -55,32 +55,32 @@ func (s *topics) SubscribeInitialize(topic string) error {
 }
 
 // Subscribe subscribes to the topic's table.
-func (s *topics) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := s.SubscribeInitialize(topic); err != nil {
+func (t *topics) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := t.SubscribeInitialize(topic); err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.New(context.Background(), s.url+"&pool_max_conns=4")
+	pool, err := pgxpool.New(context.Background(), t.url+"&pool_max_conns=4")
 	if err != nil {
 		return nil, err
 	}
-	sub, err := New(Config{Pool: pool, Table: pgx.Identifier{"watermill_" + topic}, Offsets: pgx.Identifier{"watermill_offsets_" + topic}, Group: s.group})
+	sub, err := New(Config{Pool: pool, Table: pgx.Identifier{"watermill_" + topic}, Offsets: pgx.Identifier{"watermill_offsets_" + topic}, Group: t.group})
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.subs = append(s.subs, sub)
-	s.mu.Unlock()
+	t.mu.Lock()
+	t.subs = append(t.subs, sub)
+	t.mu.Unlock()
 	return sub.Subscribe(ctx, topic)
 }
 
 // Close closes all.
-func (s *topics) Close() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sub := range s.subs {
+func (t *topics) Close() (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, sub := range t.subs {
 		err = errors.Join(err, sub.Close())
 	}
-	s.subs = nil
+	t.subs = nil
 	return err
 }
 

@@ -67,9 +67,9 @@ func NewFile(name string, all []Setting, prefix, profile string) *File {
 }
 
 // Any reports whether something applies that is the system's.
-func (im *File) Any() bool {
-	for key := range im.Settings {
-		if strings.HasPrefix(key, im.prefix) {
+func (f *File) Any() bool {
+	for key := range f.Settings {
+		if strings.HasPrefix(key, f.prefix) {
 			return true
 		}
 	}
@@ -83,21 +83,21 @@ func Canonical(key string) string { return strings.ToLower(separators.Replace(ke
 var separators = strings.NewReplacer(".", "", "-", "", "_", "")
 
 // Use notes that something was made of a key. The name of a key is one after the prefix; those of others are canonical.
-func (im *File) Use(canonical string) { im.used[canonical] = true }
+func (f *File) Use(canonical string) { f.used[canonical] = true }
 
 // Own returns the system's setting of a key such as poll-interval; false: there is none, or it is empty.
-func (im *File) Own(key string) (Setting, bool) {
-	canonical := im.prefix + Canonical(key)
-	im.Use(canonical)
-	s, ok := im.Settings[canonical]
+func (f *File) Own(key string) (Setting, bool) {
+	canonical := f.prefix + Canonical(key)
+	f.Use(canonical)
+	s, ok := f.Settings[canonical]
 	return s, ok && s.Value != ""
 }
 
 // Unused returns the settings whose canonical keys begin with one of the prefixes, or with that of the system, and of which nothing was made, by line.
-func (im *File) Unused(prefixes ...string) []Setting {
+func (f *File) Unused(prefixes ...string) []Setting {
 	var left []Setting
-	for key, s := range im.Settings {
-		if !im.used[key] && slices.ContainsFunc(append(prefixes, im.prefix), func(p string) bool { return strings.HasPrefix(key, p) }) {
+	for key, s := range f.Settings {
+		if !f.used[key] && slices.ContainsFunc(append(prefixes, f.prefix), func(p string) bool { return strings.HasPrefix(key, p) }) {
 			left = append(left, s)
 		}
 	}
@@ -107,35 +107,35 @@ func (im *File) Unused(prefixes ...string) []Setting {
 
 // Result is the configuration, unless something made it impossible. It is read as Outrider will, with something for each variable; what
 // is wrong then is a note.
-func (im *File) Result(out string) (Result, error) {
-	if err := errors.Join(im.errs...); err != nil {
+func (f *File) Result(out string) (Result, error) {
+	if err := errors.Join(f.errs...); err != nil {
 		return Result{}, err
 	}
 	_, err := config.Parse("the result", []byte(out), func(name string) (string, bool) {
-		value, ok := im.Samples[name]
+		value, ok := f.Samples[name]
 		return value, ok
 	})
 	if err != nil {
-		im.Note(Setting{}, "Outrider will not accept the result as it is:\n%v", err)
+		f.Note(Setting{}, "Outrider will not accept the result as it is:\n%v", err)
 	}
-	return Result{Config: []byte(out), Notes: im.notes}, nil
+	return Result{Config: []byte(out), Notes: f.notes}, nil
 }
 
 // Note keeps something for the user to read.
-func (im *File) Note(s Setting, format string, args ...any) {
-	im.notes = append(im.notes, im.at(s)+fmt.Sprintf(format, args...))
+func (f *File) Note(s Setting, format string, args ...any) {
+	f.notes = append(f.notes, f.at(s)+fmt.Sprintf(format, args...))
 }
 
 // Fail keeps a reason why there can be no result.
-func (im *File) Fail(s Setting, format string, args ...any) {
-	im.errs = append(im.errs, errors.New(im.at(s)+fmt.Sprintf(format, args...)))
+func (f *File) Fail(s Setting, format string, args ...any) {
+	f.errs = append(f.errs, errors.New(f.at(s)+fmt.Sprintf(format, args...)))
 }
 
-func (im *File) at(s Setting) string {
+func (f *File) at(s Setting) string {
 	if s.Line == 0 {
-		return im.Name + ": "
+		return f.Name + ": "
 	}
-	return fmt.Sprintf("%s:%d: ", im.Name, s.Line)
+	return fmt.Sprintf("%s:%d: ", f.Name, s.Line)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -68,7 +68,7 @@ func Environment(name string) string {
 
 // Render writes a piece as our configuration does; sample is a value to check
 // the result with.
-func (im *File) Render(p Piece, sample string) string {
+func (f *File) Render(p Piece, sample string) string {
 	if p.Name == "" {
 		return strings.ReplaceAll(p.Text, "$", "$$")
 	}
@@ -76,7 +76,7 @@ func (im *File) Render(p Piece, sample string) string {
 	if p.HasDefault {
 		return "${" + name + ":-" + p.Fallback + "}"
 	}
-	im.Samples[name] = sample
+	f.Samples[name] = sample
 	return "${" + name + "}"
 }
 
@@ -84,58 +84,58 @@ func (im *File) Render(p Piece, sample string) string {
 const deepestReference = 5
 
 // Resolve replaces references to other properties of the file by their values.
-func (im *File) Resolve(s Setting) []Piece { return im.follow(s, s.Value, 0) }
+func (f *File) Resolve(s Setting) []Piece { return f.follow(s, s.Value, 0) }
 
-func (im *File) follow(s Setting, value string, depth int) []Piece {
+func (f *File) follow(s Setting, value string, depth int) []Piece {
 	parts, ok := Pieces(value)
 	if !ok {
-		im.Note(s, "%s: a placeholder within a placeholder, or one that is not closed, cannot be kept; the default is used: correct the result", s.Key)
+		f.Note(s, "%s: a placeholder within a placeholder, or one that is not closed, cannot be kept; the default is used: correct the result", s.Key)
 		return nil
 	}
 	var out []Piece
 	for _, p := range parts {
-		other, found := im.Settings[Canonical(p.Name)]
+		other, found := f.Settings[Canonical(p.Name)]
 		if p.Name == "" || variable.MatchString(p.Name) || !found || depth >= deepestReference {
 			out = append(out, p)
 			continue
 		}
-		out = append(out, im.follow(s, other.Value, depth+1)...)
+		out = append(out, f.follow(s, other.Value, depth+1)...)
 	}
 	return out
 }
 
 // Typed renders a value whose text has to be converted; def is theirs. It also
 // reports whether the default was used.
-func (im *File) Typed(key, def, sample string, convert func(string) (string, error)) (text string, isDefault bool) {
-	s, ok := im.Own(key)
+func (f *File) Typed(key, def, sample string, convert func(string) (string, error)) (text string, isDefault bool) {
+	s, ok := f.Own(key)
 	if !ok {
 		text, _ := convert(def)
 		return text, true
 	}
-	parts := im.Resolve(s)
+	parts := f.Resolve(s)
 	p := Piece{Text: def}
 	switch len(parts) {
 	case 0:
 	case 1:
 		p = parts[0]
 	default:
-		im.Note(s, "%s: a value of several parts cannot be converted; the default is used: correct the result", s.Key)
+		f.Note(s, "%s: a value of several parts cannot be converted; the default is used: correct the result", s.Key)
 	}
 	target := &p.Text
 	if p.Name != "" {
 		target = &p.Fallback
-		im.Note(s, "%s: the variable %s must now be written as Outrider does, such as %s", s.Key, Environment(p.Name), sample)
+		f.Note(s, "%s: the variable %s must now be written as Outrider does, such as %s", s.Key, Environment(p.Name), sample)
 		if !p.HasDefault {
-			return im.Render(p, sample), false
+			return f.Render(p, sample), false
 		}
 	}
 	converted, err := convert(strings.TrimSpace(*target))
 	if err != nil {
-		im.Fail(s, "%s: %q %v", s.Key, *target, err)
+		f.Fail(s, "%s: %q %v", s.Key, *target, err)
 		return "", false
 	}
 	*target = converted
-	return im.Render(p, sample), false
+	return f.Render(p, sample), false
 }
 
 // Count checks a whole number.
@@ -227,10 +227,10 @@ func Short(d time.Duration) string {
 }
 
 // Join renders a text with its placeholders.
-func (im *File) Join(s Setting, sample string) string {
+func (f *File) Join(s Setting, sample string) string {
 	var b strings.Builder
-	for _, p := range im.Resolve(s) {
-		b.WriteString(im.Render(p, sample))
+	for _, p := range f.Resolve(s) {
+		b.WriteString(f.Render(p, sample))
 	}
 	return b.String()
 }

@@ -9,12 +9,12 @@ import (
 
 // Writer writes lines of YAML.
 type Writer struct {
-	im *File
-	b  strings.Builder
+	file *File
+	b    strings.Builder
 }
 
 // NewWriter returns a writer of the result.
-func (im *File) NewWriter() *Writer { return &Writer{im: im} }
+func (f *File) NewWriter() *Writer { return &Writer{file: f} }
 
 // String returns what was written.
 func (w *Writer) String() string { return w.b.String() }
@@ -24,17 +24,17 @@ func (w *Writer) Line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n
 
 // Typed writes a value that is converted, with its origin, and returns it; see [File.Typed].
 func (w *Writer) Typed(name, key, def, sample string, convert func(string) (string, error)) string {
-	text, isDefault := w.im.Typed(key, def, sample, convert)
+	text, isDefault := w.file.Typed(key, def, sample, convert)
 	w.Line("%s: %s # %s%s", name, text, key, ifDefault(isDefault))
 	return text
 }
 
 // Text writes a name, with its origin.
 func (w *Writer) Text(name, key, def string) {
-	s, ok := w.im.Own(key)
+	s, ok := w.file.Own(key)
 	value := def
 	if ok {
-		value = w.im.Join(s, def)
+		value = w.file.Join(s, def)
 	}
 	w.Line("%s: %s # %s%s", name, Quoted(value), key, ifDefault(!ok))
 }

@@ -121,33 +121,33 @@ func newTab(t *testing.T, base string) *tab {
 }
 
 // do runs actions of chromedp.
-func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	t.t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatalf("%v; the page at %s says:\n%s", err, b.at(), b.text())
+		t.t.Fatalf("%v; the page at %s says:\n%s", err, t.at(), t.text())
 	}
 }
 
-func (b *tab) size(width, height int64) {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(width, height))
+func (t *tab) size(width, height int64) {
+	t.t.Helper()
+	t.do(chromedp.EmulateViewport(width, height))
 }
 
 // theme has pages be light or dark, as a system that wants that.
-func (b *tab) theme(name string) {
-	b.t.Helper()
-	b.do(chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
+func (t *tab) theme(name string) {
+	t.t.Helper()
+	t.do(chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
 		_, err := cdp.Call(ctx, to, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 		return err
 	}))
 }
 
 // open opens a page.
-func (b *tab) open(path string) {
-	b.t.Helper()
-	b.do(chromedp.Navigate(b.base + path))
+func (t *tab) open(path string) {
+	t.t.Helper()
+	t.do(chromedp.Navigate(t.base + path))
 }
 
 // eval evaluates JavaScript.
@@ -162,24 +162,24 @@ func eval[T any](b *tab, script string, options ...chromedp.EvaluateOption) T {
 	return v
 }
 
-func (b *tab) text() string {
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body ? document.body.innerText : ''"))
+func (t *tab) text() string {
+	text, err := chromedp.Run(t.ctx, chromedp.Evaluate[string]("document.body ? document.body.innerText : ''"))
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
 	return text
 }
 
-func (b *tab) at() string {
-	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.href"))
+func (t *tab) at() string {
+	text, _ := chromedp.Run(t.ctx, chromedp.Evaluate[string]("location.href"))
 	return text
 }
 
 // see waits until the page has texts.
-func (b *tab) see(texts ...string) {
-	b.t.Helper()
-	b.until(fmt.Sprintf("the page says %q", texts), func() bool {
-		page := b.text()
+func (t *tab) see(texts ...string) {
+	t.t.Helper()
+	t.until(fmt.Sprintf("the page says %q", texts), func() bool {
+		page := t.text()
 		for _, text := range texts {
 			if !strings.Contains(page, text) {
 				return false
@@ -190,10 +190,10 @@ func (b *tab) see(texts ...string) {
 }
 
 // seeAt opens a page again and again until it has texts.
-func (b *tab) seeAt(path string, texts ...string) {
-	b.t.Helper()
-	b.untilAt(path, fmt.Sprintf("%s says %q", path, texts), func() bool {
-		page := b.text()
+func (t *tab) seeAt(path string, texts ...string) {
+	t.t.Helper()
+	t.untilAt(path, fmt.Sprintf("%s says %q", path, texts), func() bool {
+		page := t.text()
 		for _, text := range texts {
 			if !strings.Contains(page, text) {
 				return false
@@ -204,31 +204,31 @@ func (b *tab) seeAt(path string, texts ...string) {
 }
 
 // until waits for a condition.
-func (b *tab) until(what string, ok func() bool) {
-	b.t.Helper()
-	b.look(50*time.Millisecond, what, ok)
+func (t *tab) until(what string, ok func() bool) {
+	t.t.Helper()
+	t.look(50*time.Millisecond, what, ok)
 }
 
 // untilAt opens a page again and again until a condition holds there. A page costs a tenth of a second of processor time, and what
 // is waited for takes seconds.
-func (b *tab) untilAt(path, what string, ok func() bool) {
-	b.t.Helper()
-	b.look(400*time.Millisecond, what, func() bool {
-		b.open(path)
+func (t *tab) untilAt(path, what string, ok func() bool) {
+	t.t.Helper()
+	t.look(400*time.Millisecond, what, func() bool {
+		t.open(path)
 		return ok()
 	})
 }
 
 // look waits for a condition that is looked at so often.
-func (b *tab) look(every time.Duration, what string, ok func() bool) {
-	b.t.Helper()
+func (t *tab) look(every time.Duration, what string, ok func() bool) {
+	t.t.Helper()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for limit := time.After(patience); !ok(); {
 		select {
 		case <-tick.C:
 		case <-limit:
-			b.t.Fatalf("not within %v: %s; the page at %s says:\n%s", patience, what, b.at(), b.text())
+			t.t.Fatalf("not within %v: %s; the page at %s says:\n%s", patience, what, t.at(), t.text())
 		}
 	}
 }
@@ -251,43 +251,43 @@ const clicks = `((within, text) => {
 
 // click clicks the button or link whose text begins so. If that leads to another page, it returns when that page is there: until then
 // the next click would find what the page before has.
-func (b *tab) click(text string) {
-	b.t.Helper()
-	b.clickIn("main button, main a, .top button, nav a, summary", text)
+func (t *tab) click(text string) {
+	t.t.Helper()
+	t.clickIn("main button, main a, .top button, nav a, summary", text)
 }
 
 // clickIn is [tab.click] for the buttons and links that a selector names.
-func (b *tab) clickIn(within, text string) {
-	b.t.Helper()
+func (t *tab) clickIn(within, text string) {
+	t.t.Helper()
 	var leads string
-	b.until("there is "+text+" to click", func() bool {
-		leads = eval[string](b, fmt.Sprintf(clicks, within, text))
+	t.until("there is "+text+" to click", func() bool {
+		leads = eval[string](t, fmt.Sprintf(clicks, within, text))
 		return leads != ""
 	})
 	if leads == "another page" {
-		b.until("the page that "+text+" leads to is there", b.arrived)
+		t.until("the page that "+text+" leads to is there", t.arrived)
 	}
 }
 
 // arrived reports whether no page is being left. While one page follows another, scripts have nowhere to run.
-func (b *tab) arrived() bool {
-	there, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`!window.left && document.readyState === "complete"`))
+func (t *tab) arrived() bool {
+	there, err := chromedp.Run(t.ctx, chromedp.Evaluate[bool](`!window.left && document.readyState === "complete"`))
 	return err == nil && there
 }
 
 // fill types into the field with a name.
-func (b *tab) fill(name, text string) {
-	b.t.Helper()
-	b.do(chromedp.SendKeys(fmt.Sprintf("main [name=%q]", name), text))
+func (t *tab) fill(name, text string) {
+	t.t.Helper()
+	t.do(chromedp.SendKeys(fmt.Sprintf("main [name=%q]", name), text))
 }
 
 // picture writes what the page looks like.
-func (b *tab) picture(path string) {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+func (t *tab) picture(path string) {
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
 	image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err = errors.Join(err, os.WriteFile(path, image, 0o600)); err != nil {
-		b.t.Log(err)
+		t.t.Log(err)
 	}
 }
 
@@ -303,24 +303,24 @@ type violation struct {
 }
 
 // accessible runs axe in the page and reports what it finds, minor findings too.
-func (b *tab) accessible(where string) {
-	b.t.Helper()
-	eval[bool](b, axe+"; true")
+func (t *tab) accessible(where string) {
+	t.t.Helper()
+	eval[bool](t, axe+"; true")
 	found := eval[struct {
 		Passes     int         `json:"passes"`
 		Violations []violation `json:"violations"`
-	}](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => ({passes: r.passes.length, violations: r.violations}))`, chromedp.EvalAwaitPromise)
+	}](t, `axe.run(document, {resultTypes: ["violations"]}).then(r => ({passes: r.passes.length, violations: r.violations}))`, chromedp.EvalAwaitPromise)
 	if found.Passes < 10 {
-		b.t.Errorf("%s: axe found only %d of its rules to hold", where, found.Passes)
+		t.t.Errorf("%s: axe found only %d of its rules to hold", where, found.Passes)
 	}
 	for _, v := range found.Violations {
 		for i, n := range v.Nodes {
 			if i < 3 {
-				b.t.Errorf("%s: %s (%s): %s\n%s\n%s", where, v.ID, v.Impact, v.Help, n.HTML, n.Summary)
+				t.t.Errorf("%s: %s (%s): %s\n%s\n%s", where, v.ID, v.Impact, v.Help, n.HTML, n.Summary)
 			}
 		}
 	}
-	if wide := eval[int](b, "Math.max(document.scrollingElement.scrollWidth, document.body.scrollWidth) - innerWidth"); wide > 0 {
-		b.t.Errorf("%s: the page is %d pixels wider than the screen", where, wide)
+	if wide := eval[int](t, "Math.max(document.scrollingElement.scrollWidth, document.body.scrollWidth) - innerWidth"); wide > 0 {
+		t.t.Errorf("%s: the page is %d pixels wider than the screen", where, wide)
 	}
 }

@@ -18,16 +18,16 @@ import (
 )
 
 // cause is what the overview says of a route, in one line.
-func (b *tab) cause(route string) string {
-	b.t.Helper()
-	return eval[string](b, fmt.Sprintf(`([...document.querySelectorAll("#routes tbody tr")].find(r => r.querySelector("th a")?.textContent === %q)?.querySelector(".cause")?.innerText || "").trim()`, route))
+func (t *tab) cause(route string) string {
+	t.t.Helper()
+	return eval[string](t, fmt.Sprintf(`([...document.querySelectorAll("#routes tbody tr")].find(r => r.querySelector("th a")?.textContent === %q)?.querySelector(".cause")?.innerText || "").trim()`, route))
 }
 
 // names waits until the overview names a cause and what mends it, and returns the line.
-func (b *tab) names(route string, texts ...string) (got string) {
-	b.t.Helper()
-	b.untilAt("/", fmt.Sprintf("the overview says of %s %q", route, texts), func() bool {
-		got = b.cause(route)
+func (t *tab) names(route string, texts ...string) (got string) {
+	t.t.Helper()
+	t.untilAt("/", fmt.Sprintf("the overview says of %s %q", route, texts), func() bool {
+		got = t.cause(route)
 		for _, text := range texts {
 			if !strings.Contains(got, text) {
 				return false
@@ -35,24 +35,24 @@ func (b *tab) names(route string, texts ...string) (got string) {
 		}
 		return true
 	})
-	b.t.Logf("%s: %s", route, strings.ReplaceAll(got, "\n", " / "))
+	t.t.Logf("%s: %s", route, strings.ReplaceAll(got, "\n", " / "))
 	return got
 }
 
 // act clicks a button or link in the line of a route.
-func (b *tab) act(route, text string) {
-	b.t.Helper()
-	b.open("/")
-	b.clickIn(fmt.Sprintf("#routes tbody tr:has(th a[href$=%q]) .cause :is(a, button)", "/route/"+route), text)
+func (t *tab) act(route, text string) {
+	t.t.Helper()
+	t.open("/")
+	t.clickIn(fmt.Sprintf("#routes tbody tr:has(th a[href$=%q]) .cause :is(a, button)", "/route/"+route), text)
 }
 
 // reload has the relay read its configuration again, by the page.
-func (b *tab) reload() {
-	b.t.Helper()
-	b.open("/config")
-	b.click("Reload the file")
-	b.click("Reload")
-	b.see("Reloaded:")
+func (t *tab) reload() {
+	t.t.Helper()
+	t.open("/config")
+	t.click("Reload the file")
+	t.click("Reload")
+	t.see("Reloaded:")
 }
 
 // Of each outage the overview names the cause in one line, with what mends it. The test does what the line says: where the cause lies

@@ -63,11 +63,11 @@ type leave struct {
 }
 
 // end is when it may be claimed again, as far as that is known.
-func (v *leave) end() time.Time {
-	if v.evictedUntil.After(v.until) {
-		return v.evictedUntil
+func (l *leave) end() time.Time {
+	if l.evictedUntil.After(l.until) {
+		return l.evictedUntil
 	}
-	return v.until
+	return l.until
 }
 
 // ledger knows the rows that were claimed and whose end is not written down,

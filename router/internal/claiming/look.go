@@ -57,27 +57,27 @@ var wantings atomic.Uint64
 
 // number is another one whenever a lane is open that was closed for the claim
 // before, or has another session, and when groups were paused or resumed.
-func (n *wanting) number(w *wanted) uint64 {
-	wider := n.last == 0 || !slices.Equal(n.paused, w.paused)
-	n.paused = w.paused
-	for i := range w.open {
-		for slot, s := range w.sessions[i] {
-			if s != nil && (n.sessions == nil || n.sessions[i][slot] != s) {
-				n.terms[slot], wider = wantings.Add(1), true
+func (w *wanting) number(now *wanted) uint64 {
+	wider := w.last == 0 || !slices.Equal(w.paused, now.paused)
+	w.paused = now.paused
+	for i := range now.open {
+		for slot, s := range now.sessions[i] {
+			if s != nil && (w.sessions == nil || w.sessions[i][slot] != s) {
+				w.terms[slot], wider = wantings.Add(1), true
 			}
-			wider = wider || w.open[i][slot] && n.open != nil && !n.open[i][slot]
+			wider = wider || now.open[i][slot] && w.open != nil && !w.open[i][slot]
 		}
 	}
-	if n.open, n.sessions = w.open, w.sessions; wider {
-		n.last = wantings.Add(1)
+	if w.open, w.sessions = now.open, now.sessions; wider {
+		w.last = wantings.Add(1)
 	}
-	return n.last
+	return w.last
 }
 
-func (n *wanting) termsOf(slots []int) []uint64 {
+func (w *wanting) termsOf(slots []int) []uint64 {
 	out := make([]uint64, len(slots))
 	for i, slot := range slots {
-		out[i] = n.terms[slot]
+		out[i] = w.terms[slot]
 	}
 	return out
 }

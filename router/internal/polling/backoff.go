@@ -32,17 +32,17 @@ type Config struct {
 }
 
 // pause is how long to wait after the nth empty read in a row.
-func (p Config) pause(n int) time.Duration {
-	d := float64(p.Min)
-	for i := p.After; i < n && d < float64(p.Max); i++ {
-		d *= p.Factor
+func (c Config) pause(n int) time.Duration {
+	d := float64(c.Min)
+	for i := c.After; i < n && d < float64(c.Max); i++ {
+		d *= c.Factor
 	}
-	return min(time.Duration(d), p.Max)
+	return min(time.Duration(d), c.Max)
 }
 
 // Fixed reports whether the pause between polls never changes: then it is kept
 // also when rows were seen, unless something wakes the claimer.
-func (p Config) Fixed() bool { return p.Min >= p.Max }
+func (c Config) Fixed() bool { return c.Min >= c.Max }
 
 // Backoff is how a reader or a claimer spends the time between two polls. It has
 // one owner; others may only send to Signal and call [Backoff.Set].

@@ -20,15 +20,15 @@ type CallTimeout struct {
 const LongestCallTimeout = 10 * time.Minute
 
 // Call makes a call with a context that is limited.
-func (t *CallTimeout) Call(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, max(min(t.Usual<<min(t.timeouts, 10), LongestCallTimeout), t.Usual))
+func (c *CallTimeout) Call(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(min(c.Usual<<min(c.timeouts, 10), LongestCallTimeout), c.Usual))
 	defer cancel()
 	err := call(ctx)
 	switch {
 	case err == nil:
-		t.timeouts = 0
+		c.timeouts = 0
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		t.timeouts++
+		c.timeouts++
 	}
 	return err
 }

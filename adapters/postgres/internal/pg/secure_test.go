@@ -109,7 +109,7 @@ func newThief(t *testing.T, ask pgproto3.BackendMessage) *thief {
 	return f
 }
 
-func (f *thief) serve(conn net.Conn) {
+func (t *thief) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	backend := pgproto3.NewBackend(conn, conn)
 	for {
@@ -125,25 +125,25 @@ func (f *thief) serve(conn net.Conn) {
 		}
 		break
 	}
-	f.asked.Add(1)
-	backend.Send(f.ask)
+	t.asked.Add(1)
+	backend.Send(t.ask)
 	if backend.Flush() != nil {
 		return
 	}
 	if n, _ := conn.Read(make([]byte, 100)); n > 0 {
-		f.stolen.Add(1)
+		t.stolen.Add(1)
 	}
 }
 
 // connect dials the thief by a URL whose host is said to be db.
-func (f *thief) connect(ctx context.Context, url string, security TLS) error {
+func (t *thief) connect(ctx context.Context, url string, security TLS) error {
 	pc, err := (&Connection{URL: url, TLS: security}).PoolConfig()
 	if err != nil {
 		return err
 	}
 	pc.ConnConfig.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
 	pc.ConnConfig.DialFunc = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, f.Addr().String())
+		return new(net.Dialer).DialContext(ctx, network, t.Addr().String())
 	}
 	conn, err := pgx.ConnectConfig(ctx, pc.ConnConfig)
 	if err == nil {
