@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/outriderhq/outrider/internal/testenv/provision"
@@ -45,6 +46,7 @@ func startPostgres(tb testing.TB, opts server.PostgresOptions) *PostgresServer {
 		missing(tb, "%v", err)
 	}
 	opts.Bin, opts.Durable, opts.Folder = bin, true, server.MemoryFolder(privateLeast)
+	opts.Template = os.Getenv(EnvPostgresTemplate)
 	s, err := server.StartPostgres(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)

@@ -24,6 +24,9 @@ const (
 	EnvMySQL = "OUTRIDER_TEST_MYSQL_URL"
 )
 
+// EnvPostgresTemplate is the folder of a new cluster of PostgreSQL, which servers of one test are copies of. Without, each makes its own.
+const EnvPostgresTemplate = "OUTRIDER_TEST_POSTGRES_TEMPLATE"
+
 // cleanupLimit bounds what is done after a test, when its own context is over.
 const cleanupLimit = 30 * time.Second
 

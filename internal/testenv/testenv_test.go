@@ -69,6 +69,19 @@ func TestPrivatePostgresKeepsItsDataOverStopAndKill(t *testing.T) {
 	}
 }
 
+// Private servers are copies of one cluster, and the relay tells clusters apart by their identifiers.
+func TestPrivatePostgresIsAClusterOfItsOwn(t *testing.T) {
+	t.Parallel()
+	const identifier = "SELECT system_identifier FROM pg_control_system()"
+	seen := make(map[int64]bool)
+	for _, url := range []string{testenv.Postgres(t), testenv.StartPostgres(t).URL(), testenv.StartPostgres(t).URL()} {
+		seen[query[int64](t, url, identifier)] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("three servers have %d identifiers", len(seen))
+	}
+}
+
 // exec runs a statement on a connection of its own.
 func exec(t *testing.T, url, statement string) {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,6 +37,13 @@ type PostgresOptions struct {
 	// CertFile and KeyFile are the server's certificate and private key, PEM, and
 	// CAFile the authority of clients' certificates. They turn TLS on.
 	CertFile, KeyFile, CAFile string
+
+	// Template is the folder of another server's new cluster ([Postgres.Template]). A copy takes a twentieth of the processor time
+	// that initdb takes. Default: the cluster is made by initdb.
+	Template string
+
+	// KeepTemplate has the server keep a copy of its new cluster for others.
+	KeepTemplate bool
 
 	// HBA are lines of pg_hba.conf, which says how clients log in. They come
 	// after the one that lets the superuser in. Default: everybody is let in.
@@ -151,12 +157,8 @@ func (s *Postgres) initialise(ctx context.Context) error {
 			return fmt.Errorf("give the server's folder to its user: %w", err)
 		}
 	}
-	c := s.command("initdb", "--pgdata="+s.data(), "--username=postgres",
-		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-	cmd := exec.CommandContext(ctx, c.path, c.args...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = c.dir, c.env, sysProcAttr(c)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make a PostgreSQL cluster: %w:\n%s", err, out)
+	if err := s.makeCluster(ctx); err != nil {
+		return err
 	}
 	conf, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -88,7 +88,7 @@ func startPostgres(ctx context.Context, host provision.Host, with settings) (sta
 	if err != nil {
 		return nil, "", err
 	}
-	opts := server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical}
+	opts := server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical, KeepTemplate: true}
 	if with.brief {
 		opts.Folder = server.MemoryFolder(memoryLeast)
 	}
@@ -96,7 +96,7 @@ func startPostgres(ctx context.Context, host provision.Host, with settings) (sta
 	if err != nil {
 		return nil, "", err
 	}
-	return s, s.URL(), nil
+	return s, s.URL(), os.Setenv(testenv.EnvPostgresTemplate, s.Template())
 }
 
 func startMariaDB(ctx context.Context, host provision.Host, with settings) (started, string, error) {
