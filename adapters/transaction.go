@@ -94,6 +94,10 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("%d parked messages were removed by an operator", len(e.Keys))
 }
 
+// ErrLost is part of the [outbox.Released] result of a message that somebody else has by now. It is not delivered again: its origin takes
+// it back.
+var ErrLost = errors.New("the message belongs to somebody else")
+
 // ErrConflict is the error of a transaction that conflicted with another one: a deadlock, a serialization failure, or a lock
 // timeout.
 var ErrConflict = errors.New("another transaction was in the way")
@@ -142,7 +146,7 @@ func (p *parts) deliver(batch []*message.Message) {
 		p.ended = ended
 		p.remaining(batch)
 	case errs == nil:
-	case len(batch) == 1 || slices.Contains(errs, nil): // it is known who is at fault
+	case len(batch) == 1 || slices.ContainsFunc(errs, tellsApart): // it is known who is at fault
 		var rest []*message.Message
 		for i, msg := range batch {
 			if errs[i] == nil {
@@ -157,6 +161,12 @@ func (p *parts) deliver(batch []*message.Message) {
 		p.deliver(batch[:half])
 		p.deliver(batch[half:])
 	}
+}
+
+// tellsApart reports whether a result says something of its own message: that it was not at fault, or that it is not ours to
+// deliver.
+func tellsApart(err error) bool {
+	return err == nil || errors.Is(err, ErrLost) || outbox.KindOf(err) == outbox.KindSkip
 }
 
 // whole tries a batch, and again as long as other transactions are in its way.

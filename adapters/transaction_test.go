@@ -57,6 +57,20 @@ func TestInPartsFindsWhoIsAtFaultAndStopsItsGroup(t *testing.T) {
 	}
 }
 
+// TestInPartsTriesNothingAgainThatIsNotOurs: of each message by itself it is known that somebody else has it, or that an operator took it away.
+func TestInPartsTriesNothingAgainThatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	lost := []error{outbox.Released(adapters.ErrLost), outbox.Skip("operator"), outbox.Released(adapters.ErrLost)}
+	tries := 0
+	errs := adapters.InParts(batchOf("a1", "b1", "c1"), groupOf, func([]*message.Message) ([]error, error) {
+		tries++
+		return lost, nil
+	})
+	if tries != 1 || !slices.Equal(errs, lost) {
+		t.Errorf("%d transactions with the results %v, want one with %v", tries, errs, lost)
+	}
+}
+
 // TestInPartsTriesTheWholeBatchAgainAfterAConflict: a conflict is no message's fault, so it is not looked for who is at
 // fault, and nobody's attempt counts.
 func TestInPartsTriesTheWholeBatchAgainAfterAConflict(t *testing.T) {

@@ -36,6 +36,18 @@ func TestCollateralStaysWithoutWakingItsChain(t *testing.T) {
 	})
 }
 
+func TestALostMessageIsNotDeliveredAgainBesideOthers(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
+		b := newBench(t, ordering)
+		a1, b1 := b.enter("a1", "a", "x"), b.enter("b1", "b", "x")
+		b.together(a1, b1)
+		b.sent("a1", "b1").answer <- []error{outbox.Released(adapters.ErrLost), nil}
+		wantKind(t, a1.result(), outbox.KindReleased)
+		wantNil(t, b1.result())
+		b.silent()
+	})
+}
+
 func TestABatchThatWasNotAttemptedIsReleased(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)

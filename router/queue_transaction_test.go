@@ -22,7 +22,7 @@ const oneDatabase = "one database"
 
 // inTransactions has the route deliver so.
 func (r *queueRun) inTransactions(route *Route) {
-	route.Queue = &txQueue{memQueue: r.queue, run: r, random: rand.New(rand.NewPCG(r.seed, 5))}
+	route.Queue = &txQueue{memQueue: r.queue, run: r, random: rand.New(rand.NewPCG(r.seed, 5)), lost: map[*adapters.Claim]struct{}{}}
 	route.Destination = &txLink{link: r.link, run: r}
 }
 
@@ -30,7 +30,8 @@ func (r *queueRun) inTransactions(route *Route) {
 type txQueue struct {
 	*memQueue
 	run    *queueRun
-	random *rand.Rand // guarded by the table's mutex
+	random *rand.Rand                   // guarded by the table's mutex, as is what follows
+	lost   map[*adapters.Claim]struct{} // that Transact has returned
 }
 
 func (*txQueue) Database() string { return oneDatabase }
@@ -49,6 +50,11 @@ func (q *txQueue) Transact(ctx context.Context, results []adapters.ClaimResult, 
 	})
 	switch {
 	case err == nil || !ran || len(lost) > 0:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, c := range lost {
+			q.lost[c] = struct{}{}
+		}
 		return lost, err
 	default:
 		return nil, adapters.ErrUnknown
@@ -59,6 +65,9 @@ func (q *txQueue) Transact(ctx context.Context, results []adapters.ClaimResult, 
 func (q *txQueue) commit(results []adapters.ClaimResult, arrivals []arrived) (lost []*adapters.Claim) {
 	take := q.random.IntN(6) == 0
 	for _, r := range results {
+		if _, ok := q.lost[r.Claim]; ok {
+			q.complain("%s is delivered again with a claim that is known to be lost", r.Claim.Key)
+		}
 		row := q.live[r.Claim]
 		if row == nil || r.Outcome != outbox.OutcomeDelivered {
 			q.complain("%s is delivered with a claim that is not live, or as %v", r.Claim.Key, r.Outcome)

@@ -126,6 +126,9 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%d messages belong to somebody else", len(e.Items))
 }
 
+// Is implements what [errors.Is] asks for.
+func (e *LostError) Is(target error) bool { return target == adapters.ErrLost }
+
 // errRefused ends a transaction in which a destination has failed.
 var errRefused = errors.New("the destination has refused messages")
 
