@@ -32,8 +32,8 @@ type TxDestination interface {
 	//
 	// With errs nil everything is committed. Committed, if it is not nil, is called once it is known to be: what it counts is
 	// not counted again when a transaction rolls back and its messages are given again. After any other errs the transaction is rolled back. Messages whose
-	// result is nil are then given again, in another transaction; if every message has an error it is not known
-	// which of them is at fault, and they are given again in parts, until a message
+	// result is nil are then given again, in another transaction; if every message has an error, none of them [outbox.Released] or
+	// [outbox.Skip], it is not known which of them is at fault, and they are given again in parts, until a message
 	// fails alone. An [outbox.Unavailable] error is not a message's fault: it ends the delivery. Neither is [ErrConflict]: the
 	// messages are given again, all of them.
 	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) (committed func(), errs []error)
@@ -163,10 +163,10 @@ func (p *parts) deliver(batch []*message.Message) {
 	}
 }
 
-// tellsApart reports whether a result says something of its own message: that it was not at fault, or that it is not ours to
-// deliver.
+// tellsApart reports whether a result says something of its own message: that it was not at fault, or that it was not
+// attempted or is not to be.
 func tellsApart(err error) bool {
-	return err == nil || errors.Is(err, ErrLost) || outbox.KindOf(err) == outbox.KindSkip
+	return err == nil || outbox.KindOf(err) == outbox.KindReleased || outbox.KindOf(err) == outbox.KindSkip
 }
 
 // whole tries a batch, and again as long as other transactions are in its way.

@@ -170,7 +170,7 @@ func (g *Gate) refuses(t *Ticket) (refused bool, err error) {
 // arrive has a message wait for its turn. Call with the mutex held.
 func (g *Gate) arrive(t *Ticket, msg *message.Message, address string) {
 	t.msg, t.address = msg, address
-	t.state, t.failed, t.expired = here, false, false
+	t.state, t.failed, t.recalled = here, false, false
 	g.arrived.Add(1)
 	if q := t.group; q.front() == t {
 		g.ready(q, address)
@@ -190,7 +190,7 @@ func (g *Gate) await(ctx context.Context, t *Ticket, wait chan error) error {
 	}
 	g.mu.Lock()
 	if t.wait == wait { // otherwise the outcome has come
-		t.expired = true
+		t.recalled = true
 		if t.state == here {
 			g.release(t, errDeadline)
 		}
@@ -238,7 +238,8 @@ const (
 
 // Withdraw takes a part of t's group out of the gate and returns its tickets in order;
 // kept are those that stay: what is being sent, and what is before the part, which may go.
-// Chains that wait are released; chains that run are released when they get here.
+// Chains that wait are released; chains that run are released when they get here. What
+// is being sent is not sent again if it turns out not to have been attempted: its chain is released.
 func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 	g.mu.Lock()
 	defer g.unlock()
@@ -251,6 +252,7 @@ func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 		taken := within || x == t && part == FromHere
 		within = within || x == t
 		if !taken || x.state == sending {
+			x.recalled = x.recalled || taken
 			kept = append(kept, x)
 			continue
 		}

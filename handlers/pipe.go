@@ -274,7 +274,7 @@ func sameError(n int, err error) []error {
 // complete gives every message its outcome and lets the groups continue.
 // Delivered messages are out of the way at once: the next batch does not wait
 // for their chains to return. Released ones were collateral damage: they stay
-// where they are, unless they are lost or nothing at all was attempted. It returns what is to be
+// where they are, unless they are lost or recalled or nothing at all was attempted. It returns what is to be
 // told of messages that were offered.
 func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 	collateral, delivered := attempted(errs), errs == nil || slices.Contains(errs, nil)
@@ -293,7 +293,7 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 			t.group.remove(t)
 		case t.unwanted:
 			t.group.remove(t)
-		case released && collateral && !g.stopped && !t.expired && !errors.Is(err, adapters.ErrLost):
+		case released && collateral && !g.stopped && !t.recalled && !errors.Is(err, adapters.ErrLost):
 			t.state = here
 			continue
 		default:

@@ -90,3 +90,23 @@ func withdrawn(b *bench, t *Ticket, part Part) []*chain {
 	}
 	return owners(out)
 }
+
+// What is being sent when its group is withdrawn, and turns out not to have been attempted, is not sent again beside others.
+func TestWithdrawRecallsWhatIsBeingSent(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
+		b := newBench(t, ordering)
+		a1, b1 := b.enter("a1", "a", "x"), b.enter("b1", "b", "x")
+		b.together(a1, b1)
+		r := b.sent("a1", "b1")
+		if got := withdrawn(b, &a1.Ticket, FromHere); got != nil {
+			t.Errorf("%d tickets, want none: it is being sent", len(got))
+		}
+		r.answer <- []error{errReleased, nil}
+		wantKind(t, a1.result(), outbox.KindReleased)
+		wantNil(t, b1.result())
+		b.silent()
+		a1.handle()
+		b.sent("a1").answer <- nil
+		wantNil(t, a1.result())
+	})
+}

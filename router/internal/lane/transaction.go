@@ -69,10 +69,19 @@ func (t transaction) Deliver(ctx context.Context, address string, batch []*messa
 	return adapters.InParts(batch, groupOf, func(part []*message.Message) ([]error, error) { return t.try(ctx, address, part) })
 }
 
+// try delivers messages in one transaction, as [adapters.InParts] asks for. A batch may need several, so messages are left out whose
+// group was paused meanwhile.
 func (t transaction) try(ctx context.Context, address string, batch []*message.Message) (errs []error, ended error) {
 	items := make([]*Item, len(batch))
 	for i, msg := range batch {
 		items[i] = itemOf(msg)
+		if items[i].Session.Route.PausedGroup(items[i].key) {
+			errs = slices.Grow(errs, len(batch))[:len(batch)]
+			errs[i] = errGroupPaused
+		}
+	}
+	if errs != nil {
+		return errs, nil
 	}
 	var committed func()
 	err := t.in.Transact(ctx, items, func(ctx context.Context, tx any) error {
@@ -128,6 +137,8 @@ func (e *LostError) Error() string {
 
 // Is implements what [errors.Is] asks for.
 func (e *LostError) Is(target error) bool { return target == adapters.ErrLost }
+
+var errGroupPaused = outbox.Released(errors.New("an operator has paused the group"))
 
 // errRefused ends a transaction in which a destination has failed.
 var errRefused = errors.New("the destination has refused messages")

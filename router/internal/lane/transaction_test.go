@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestG1_ATransactionThatRunsOutOfTimeEndsNoMessage(t *testing.T) {
 	t.Parallel()
 	batch := []*message.Message{message.NewMessage("a", nil), message.NewMessage("b", nil)}
 	for _, msg := range batch {
-		msg.SetContext(&Item{})
+		msg.SetContext(&Item{Session: &Session{Route: &Route{}}})
 	}
 	for _, over := range []bool{true, false} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -59,4 +60,48 @@ func TestG1_ATransactionThatRunsOutOfTimeEndsNoMessage(t *testing.T) {
 			t.Errorf("over %v: %d results, want %d", over, len(errs), len(batch))
 		}
 	}
+}
+
+// TestG2_NothingOfAPausedGroupIsTriedAgain: a transaction may last long. If it is rolled back for the sake of one message, what goes with
+// it is not delivered without that one when an operator has paused its group meanwhile.
+func TestG2_NothingOfAPausedGroupIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	rt := &Route{}
+	batch := make([]*message.Message, 0, 4)
+	for _, group := range []string{"a", "b", "c", "d"} {
+		msg := message.NewMessage(group, nil)
+		it := &Item{Session: &Session{Route: rt}}
+		it.key = group
+		msg.SetContext(it)
+		batch = append(batch, msg)
+	}
+	bad := outbox.Permanent(errors.New("bad"))
+	var tried [][]string
+	errs := transaction{in: immediate{}, to: scripted{deliver: func(batch []*message.Message) []error {
+		var ids []string
+		for _, msg := range batch {
+			ids = append(ids, msg.UUID)
+		}
+		if tried = append(tried, ids); len(tried) > 1 {
+			return nil
+		}
+		rt.paused.Store(&pausedGroups{"b": true, "d": true})
+		return []error{nil, nil, bad, nil}
+	}}}.Deliver(t.Context(), "", batch)
+	if want := [][]string{{"a", "b", "c", "d"}, {"a"}}; !reflect.DeepEqual(tried, want) {
+		t.Errorf("tried %v, want %v", tried, want)
+	}
+	if want := []error{nil, errGroupPaused, bad, errGroupPaused}; !slices.Equal(errs, want) {
+		t.Errorf("results %v, want %v", errs, want)
+	}
+}
+
+// scripted is a destination of transactions.
+type scripted struct {
+	adapters.TxDestination
+	deliver func(batch []*message.Message) []error
+}
+
+func (s scripted) DeliverTx(_ context.Context, _ any, _ string, batch []*message.Message) (func(), []error) {
+	return nil, s.deliver(batch)
 }
