@@ -24,6 +24,8 @@ type Finding struct {
 	Subject string // what was looked at, in a few words: "primary server"
 	Text    string // what was found
 	Fix     string // what to do; empty when there is nothing to do
+
+	Transaction string // the [OpenTransaction] that was found; empty: none, or none that can be ended
 }
 
 // Level is the severity of a finding.

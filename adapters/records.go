@@ -23,6 +23,12 @@ type AuditRecord struct {
 	Changed int    // rows that it changed
 }
 
+// AuditWriter is implemented by state stores that keep a record of what operators do to other things than messages.
+type AuditWriter interface {
+	// WriteAudit writes one audit record: author, action, number of changed things, and what it was about as names and values.
+	WriteAudit(ctx context.Context, by, action string, changed int, about ...string) error
+}
+
 // FailureCounter is implemented by state stores that can group parked messages by
 // what failed.
 type FailureCounter interface {
@@ -58,11 +64,4 @@ func (f *ParkedFailure) Add(part ParkedFailure) {
 	for status, n := range part.ByStatus {
 		f.ByStatus[status] += n
 	}
-}
-
-// OpenExaminer is implemented by sources and queues that can find transactions that have
-// been open so long that rows wait for them.
-type OpenExaminer interface {
-	// ExamineOpen returns a finding for each, or one that says that there is none.
-	ExamineOpen(ctx context.Context) []Finding
 }

@@ -70,6 +70,7 @@ type sample struct {
 type openTransactions struct {
 	at        time.Time
 	text, fix string
+	id        string // of the one that the text names; empty: it cannot be ended from here
 }
 
 const (
@@ -304,6 +305,6 @@ func (c *Console) lookForTransactions(ctx context.Context, op *Operator, rows []
 			o = op.longTransactions(ctx, r.Route)
 			c.open[source] = o
 		}
-		r.LongTransaction, r.LongTransactionFix = o.text, o.fix
+		r.LongTransaction, r.LongTransactionFix, r.LongTransactionID = o.text, o.fix, o.id
 	}
 }

@@ -25,7 +25,7 @@ func (op *Operator) longTransactions(ctx context.Context, route string) openTran
 	}
 	findings := examiner.ExamineOpen(ctx)
 	if i := slices.IndexFunc(findings, func(f adapters.Finding) bool { return f.Level >= adapters.LevelWarning }); i >= 0 {
-		o.text, o.fix = findings[i].Text, cmp.Or(findings[i].Fix, "end the transaction")
+		o.text, o.fix, o.id = findings[i].Text, cmp.Or(findings[i].Fix, "end the transaction"), findings[i].Transaction
 	}
 	return o
 }

@@ -42,6 +42,8 @@ type Cause struct {
 	Since     *time.Time `json:"since,omitempty"`
 	Why       string     `json:"why,omitempty" doc:"The error, or the reason of a pause."`
 	NextProbe *time.Time `json:"next_probe_at,omitempty" doc:"When an unavailable address is tried again."`
+
+	Transaction string `json:"transaction,omitempty" doc:"Id of the long transaction, if /transactions/end can end it."`
 }
 
 // causes is the cause that goes with a state.
@@ -102,7 +104,7 @@ func (c *Cause) explain(p *RouteStatus) {
 		c.Text = counted(p.Retrying, "message is retrying", "messages are retrying") + fmt.Sprintf(", %d waiting behind others", p.Waiting)
 		c.failing(p.Failing, "")
 	case CauseTransaction:
-		c.Text, c.Why, c.Action = p.LongTransaction, p.LongTransaction, p.LongTransactionFix
+		c.Text, c.Why, c.Action, c.Transaction = p.LongTransaction, p.LongTransaction, p.LongTransactionFix, p.LongTransactionID
 	case CauseStuck:
 		c.Text, c.Since = fmt.Sprintf("%d rows of lanes %v are not settled and nothing explains it; the first one is %s, %s", p.Overdue.Rows, p.Overdue.Lanes, p.Overdue.ID, p.Overdue.Where), &p.Overdue.Since
 		c.Action = "look at it with `outrider event ID`, restart the instance that owns the lane, and report it with its log"

@@ -52,6 +52,7 @@ type RouteStatus struct {
 
 	LongTransaction    string `json:"-"` // a transaction of the source that has been open for long
 	LongTransactionFix string `json:"-"`
+	LongTransactionID  string `json:"-"` // empty: it cannot be ended from here
 }
 
 // EachLane makes a row of each lane.

@@ -67,7 +67,7 @@ type Admin struct {
 	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens of the role read (everything but payloads), one per line; blank lines and lines that begin with # are ignored."`
 
 	OperateTokens []Secret `yaml:"operate_tokens_file" file:"lines" doc:"File with the tokens of the role operate, which may also see payloads, pause, resume, redrive and skip. A token has at least 32 bytes; openssl rand -hex 32 generates one."`
-	AdminTokens   []Secret `yaml:"admin_tokens_file" file:"lines" doc:"File with the tokens of the role admin, which may also purge, seek and reload."`
+	AdminTokens   []Secret `yaml:"admin_tokens_file" file:"lines" doc:"File with the tokens of the role admin, which may do everything, such as purge, seek and reload."`
 	Anonymous     string   `yaml:"anonymous" enum:"read|operate|admin" default:"read" doc:"Role of callers if no file with tokens is set, which is possible on a loopback address only."`
 
 	IdentityHeader  string            `yaml:"identity_header" doc:"Header in which a proxy in front of the server names the caller, such as X-Forwarded-User. Ignored on requests that do not come from identity_proxies."`

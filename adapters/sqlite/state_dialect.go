@@ -16,6 +16,7 @@ var (
 	_ adapters.AuditReader    = (*State)(nil)
 	_ adapters.FailureCounter = (*State)(nil)
 	_ adapters.Auditor        = (*State)(nil)
+	_ adapters.AuditWriter    = (*State)(nil)
 )
 
 // operators makes what is the same for all databases.

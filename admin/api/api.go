@@ -51,6 +51,7 @@ func newService(c *admin.Console) *service {
 	s.addChanges()
 	s.addOperations()
 	s.addUpkeep()
+	s.addMending()
 	return s
 }
 

@@ -215,7 +215,13 @@ func onPostgres(t *testing.T, more ...string) *site { return onPostgresWith(t, "
 
 // onPostgresWith is [onPostgres] with further keys of the source.
 func onPostgresWith(t *testing.T, keys string, more ...string) *site {
-	url := testenv.Postgres(t)
+	s, _ := onPostgresAt(t, keys, more...)
+	return s
+}
+
+// onPostgresAt also returns the URL of the database.
+func onPostgresAt(t *testing.T, keys string, more ...string) (s *site, url string) {
+	url = testenv.Postgres(t)
 	return newSite(t, fmt.Sprintf("{type: postgres, url: %q%s}", url, keys), func(query string) (n int) {
 		t.Helper()
 		conn, err := pgx.Connect(t.Context(), url)
@@ -223,7 +229,7 @@ func onPostgresWith(t *testing.T, keys string, more ...string) *site {
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 		must(t, conn.QueryRow(t.Context(), query).Scan(&n))
 		return n
-	}, more...)
+	}, more...), url
 }
 
 // What the API shows is what is there, and each action does in the database what the

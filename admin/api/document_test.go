@@ -54,6 +54,8 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 		describe[parkedOrderIn, one[ParkedResult]](&d, id)
 	}
 	describe[struct{}, reloadOut](&d, "reload")
+	describe[transactionsIn, transactionsOut](&d, "list-transactions")
+	describe[endIn, one[EndResult]](&d, "end-transaction")
 	describe[operationsIn, list[admin.OperationView]](&d, "list-operations")
 	describe[OperationIn, one[admin.OperationView]](&d, "get-operation")
 	describe[operationOrderIn, one[OperationsOrdered]](&d, "create-operation")

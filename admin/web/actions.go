@@ -23,7 +23,8 @@ type confirmData struct {
 	More    bool // the count is too low
 	Counts  []adapters.ParkedCount
 	Chips   []chip
-	Undone  []string // what cannot be undone, and what follows
+	Facts   [][2]string // about what it will touch
+	Undone  []string    // what cannot be undone, and what follows
 	Fields  [][2]string
 	Back    link
 	Nothing string // why there is nothing to do
@@ -35,7 +36,7 @@ type confirmData struct {
 var roles = map[string]admin.Role{
 	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
 	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "rebase": admin.RoleAdmin, "forget": admin.RoleAdmin,
-	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin,
+	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin, "end-transaction": admin.RoleAdmin,
 	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
 }
 
@@ -65,6 +66,8 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 		err = s.confirmForget(r.Context(), q, &d)
 	case "retain":
 		err = s.confirmRetain(r.Context(), &d)
+	case "end-transaction":
+		err = s.confirmEnd(r.Context(), q, &d)
 	case "pause":
 		d.Fields, d.Verb = [][2]string{{"route", q.Get("route")}, {"address", q.Get("address")}, {"reason", q.Get("reason")}}, "Pause"
 		d.Undone = []string{"Deliveries in flight are finished first. Nothing is lost: rows stay in the table until the route is resumed."}
@@ -80,6 +83,7 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 // titles are those of the pages that confirm.
 var titles = map[string]string{
 	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "seek-routes": "Seek many routes", "rebase": "Rebase", "forget": "Forget a route", "retain": "Remove old rows", "pause": "Pause", "reload": "Reload the configuration",
+	"end-transaction": "End a transaction",
 }
 
 // samplesMost is how many messages a confirmation shows.
@@ -175,6 +179,8 @@ func (s *server) do(r *http.Request) (*page, error) {
 		said, err = s.forget(ctx, form)
 	case "retain":
 		said, err = s.retain(ctx)
+	case "end-transaction":
+		said, err = s.endTransaction(ctx, form)
 	case "stop-operation", "resume-operation":
 		said, err = s.operate(ctx, action, form)
 	case "reload":

@@ -174,7 +174,7 @@ func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[strin
 	if rate, ok := s.rateOf(snap, r.Route); ok {
 		l.Rate = &rate
 	}
-	l.Acts, l.Hint = actsFor(r.Route, &l.Cause, r), l.Cause.Action
+	l.Acts, l.Hint = actsFor(&l, r), l.Cause.Action
 	if l.Cause.Kind == admin.CausePaused {
 		l.Hint = "" // the button says it
 	}
@@ -199,7 +199,9 @@ func resume(route string) act {
 }
 
 // actsFor are the ways out of a cause.
-func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
+func actsFor(l *routeLine, r *admin.RouteStatus) []act {
+	route, c := r.Route, &l.Cause
+	details := act{Label: "Details", Href: "/route/" + pathOf(route)}
 	parked := func(status string) link { return "/parked?" + query("route", route, "status", status) }
 	confirm := func(action, status string) link {
 		return "/confirm?" + query("action", action, "route", route, "status", status)
@@ -225,9 +227,15 @@ func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
 	case admin.CauseGroupPaused:
 		return []act{{Label: "Paused groups", Href: "/groups?" + query("route", route)}}
 	case admin.CauseStopped:
-		return append(rebases(route, r.Stopped), act{Label: "Details", Href: "/route/" + pathOf(route)})
-	case admin.CauseBehind, admin.CauseTransaction, admin.CauseSource, admin.CauseState, admin.CauseStuck:
-		return []act{{Label: "Details", Href: "/route/" + pathOf(route)}}
+		return append(rebases(route, r.Stopped), details)
+	case admin.CauseTransaction:
+		if c.Transaction != "" {
+			end := "/confirm?" + query("action", "end-transaction", "source", l.From, "transaction", c.Transaction)
+			return []act{{Label: "End it…", Href: end, Role: admin.RoleAdmin}, details}
+		}
+		return []act{details}
+	case admin.CauseBehind, admin.CauseSource, admin.CauseState, admin.CauseStuck:
+		return []act{details}
 	case admin.CauseFine:
 	}
 	return nil

@@ -144,6 +144,11 @@ func (o *Operators) Audit(ctx context.Context, by string, action adapters.Parked
 	return o.db.Wrap("write an audit record", audit(ctx, o.db.Dialect, o.db.Pool, by, string(action), TableFilterJSON(f, table), changed))
 }
 
+// WriteAudit implements [adapters.AuditWriter].
+func (o *Operators) WriteAudit(ctx context.Context, by, action string, changed int, about ...string) error {
+	return o.db.Wrap("write an audit record", o.db.audit(ctx, o.db.Pool, by, action, changed, about...))
+}
+
 // ReadAudit implements [adapters.AuditReader].
 func (o *Operators) ReadAudit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
 	records, err := Audit(ctx, o.db.Dialect, o.db.Pool, before, limit)

@@ -16,6 +16,7 @@ var (
 	_ adapters.AuditReader    = (*Store)(nil)
 	_ adapters.FailureCounter = (*Store)(nil)
 	_ adapters.Auditor        = (*Store)(nil)
+	_ adapters.AuditWriter    = (*Store)(nil)
 )
 
 // operators makes what is the same for all databases.

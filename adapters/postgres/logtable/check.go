@@ -151,6 +151,16 @@ func (s *Source) ExamineOpen(ctx context.Context) []adapters.Finding {
 	return pg.ExamineOpen(ctx, s.base.Pool)
 }
 
+// OpenTransactions implements [adapters.TransactionEnder].
+func (s *Source) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
+	return pg.OpenTransactions(ctx, s.base.Pool)
+}
+
+// EndTransaction implements [adapters.TransactionEnder].
+func (s *Source) EndTransaction(ctx context.Context, id string) (bool, error) {
+	return pg.EndTransaction(ctx, s.base.Pool, id)
+}
+
 // Examine implements [adapters.Examiner].
 func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

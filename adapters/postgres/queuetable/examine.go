@@ -24,6 +24,16 @@ func (q *Queue) ExamineOpen(ctx context.Context) []adapters.Finding {
 	return pg.ExamineOpen(ctx, q.pool)
 }
 
+// OpenTransactions implements [adapters.TransactionEnder].
+func (q *Queue) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
+	return pg.OpenTransactions(ctx, q.pool)
+}
+
+// EndTransaction implements [adapters.TransactionEnder].
+func (q *Queue) EndTransaction(ctx context.Context, id string) (bool, error) {
+	return pg.EndTransaction(ctx, q.pool, id)
+}
+
 // Examine implements [adapters.Examiner].
 func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

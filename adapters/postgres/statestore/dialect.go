@@ -22,6 +22,7 @@ var (
 	_ adapters.AuditReader    = (*Store)(nil)
 	_ adapters.FailureCounter = (*Store)(nil)
 	_ adapters.Auditor        = (*Store)(nil)
+	_ adapters.AuditWriter    = (*Store)(nil)
 )
 
 // database says how what is the same for all databases reaches this one.

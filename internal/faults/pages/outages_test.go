@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -134,14 +133,6 @@ func TestOutagesAreMendedThroughThePage(t *testing.T) {
 	b.until("h-1 arrived", func() bool { return s.taken("/hang") == 1 && s.parked("hanging", "retrying") == 0 })
 }
 
-// longTransactions makes the server show, in this database, transactions of the application nightly-report as begun 6 minutes
-// earlier: they count as long after 5.
-const longTransactions = `
-SET allow_system_table_mods = on;
-DO $$ BEGIN EXECUTE 'CREATE OR REPLACE VIEW pg_catalog.pg_stat_activity AS ' || replace(pg_get_viewdef('pg_catalog.pg_stat_activity'),
-	's.xact_start,', 's.xact_start - CASE s.application_name WHEN ''nightly-report'' THEN interval ''6 minutes'' ELSE interval ''0'' END AS xact_start,'); END $$;
-RESET allow_system_table_mods`
-
 // fullDisk has a database answer as PostgreSQL does when its disk is full.
 const fullDisk = `
 CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -164,16 +155,27 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 	}
 	var name string
 	must(t, conn.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name))
-	exec(conn, longTransactions)
+	testenv.AgeTransactions(t, db)
 	s := newSceneOn(t, db, "anonymous: admin", fmt.Sprintf(hooks, "quiet", "quiet"), "  quiet: {from: app, to: quiet}\n")
 
-	// A transaction that was left open: the line has the statement that ends it.
+	// A transaction that was left open is ended, and rolled back.
 	open := s.connect()
-	exec(open, `SET application_name = 'nightly-report'; BEGIN; SELECT pg_current_xact_id()`)
+	exec(open, `SET application_name = 'nightly-report'; CREATE TABLE report (n int)`)
+	exec(open, `BEGIN; INSERT INTO report VALUES (7)`)
 	b := newTab(t, s.base)
-	line := b.names("quiet", "transaction", "nightly-report", "has been open for 6m", "SELECT pg_terminate_backend(")
-	exec(conn, regexp.MustCompile(`SELECT pg_terminate_backend\(\d+\)`).FindString(line))
+	b.names("quiet", "transaction", "nightly-report", "has been open for 6m", "SELECT pg_terminate_backend(", "End it…")
+	b.act("quiet", "End it…")
+	b.see("End a transaction", "nightly-report", "idle in transaction", "6m", "INSERT INTO report", "rolled back", "cannot be undone")
+	b.accessible("preview of the end of a transaction")
+	b.click("End the transaction")
+	b.see("Ended the transaction of nightly-report")
 	b.names("quiet", "works")
+	if err := open.Ping(t.Context()); err == nil {
+		t.Error("the session of the transaction is still there")
+	}
+	if n := s.count(`SELECT count(*) FROM report`) + s.count(`SELECT count(*) FROM outrider_audit WHERE action = 'end transaction'`); n != 1 {
+		t.Errorf("%d rows of the report and audit records; want one record", n)
+	}
 
 	// An instance that is alive and takes nothing leaves its share of the lanes unowned.
 	exec(conn, `SELECT pg_advisory_lock(hashtextextended('outrider instance ' || 'public' || ' ' || 'ghost', 7710263))`)

@@ -21,16 +21,17 @@ const (
 	// Other databases of the cluster do not matter.
 	openSQL = `
 SELECT 'transaction', format('pid %s (%s, user %s, %s)', a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.usename, a.state),
-       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, format('SELECT pg_terminate_backend(%s)', a.pid)
+       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, format('SELECT pg_terminate_backend(%s)', a.pid),
+       CASE WHEN ` + others + ` THEN ` + transactionID + ` ELSE '' END
 FROM pg_stat_activity a
 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
 UNION ALL
 SELECT 'prepared transaction', format('%s (owner %s)', p.gid, p.owner),
-       extract(epoch FROM clock_timestamp() - p.prepared)::bigint, format('COMMIT PREPARED or ROLLBACK PREPARED %L', p.gid)
+       extract(epoch FROM clock_timestamp() - p.prepared)::bigint, format('COMMIT PREPARED or ROLLBACK PREPARED %L', p.gid), ''
 FROM pg_prepared_xacts p WHERE p.database = current_database() AND p.prepared < clock_timestamp() - make_interval(secs => $1)
 UNION ALL
 SELECT 'replication slot', format('%s (%s)', r.slot_name, CASE WHEN r.active THEN 'active' ELSE 'nobody uses it' END),
-       0, format('SELECT pg_drop_replication_slot(%L), if nobody needs it', r.slot_name)
+       0, format('SELECT pg_drop_replication_slot(%L), if nobody needs it', r.slot_name), ''
 FROM pg_replication_slots r
 WHERE r.xmin IS NOT NULL AND (NOT r.active OR age(r.xmin) > 1000000)
 ORDER BY 3 DESC LIMIT 20`
@@ -58,15 +59,15 @@ func ExamineOpen(ctx context.Context, pool *pgxpool.Pool) []adapters.Finding {
 		return []adapters.Finding{Unknown(subject, err)}
 	}
 	var f []adapters.Finding
-	var kind, who, fix string
+	var kind, who, fix, transaction string
 	var seconds int64
-	_, err = pgx.ForEachRow(rows, []any{&kind, &who, &seconds, &fix}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&kind, &who, &seconds, &fix, &transaction}, func() error {
 		text := fmt.Sprintf("%s %s keeps an old snapshot", kind, who)
 		if seconds > 0 {
 			text = fmt.Sprintf("%s %s has been open for %v", kind, who, (time.Duration(seconds) * time.Second).String())
 		}
 		f = append(f, adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
-			Text: text + ": its rows are not delivered before it ends, and dead row versions cannot be removed", Fix: fix})
+			Text: text + ": its rows are not delivered before it ends, and dead row versions cannot be removed", Fix: fix, Transaction: transaction})
 		return nil
 	})
 	if err != nil {

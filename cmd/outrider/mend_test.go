@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// A transaction that rows wait for is listed and ended, once.
+func TestTransactionsByCommand(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	testenv.AgeTransactions(t, url)
+	s := newSite(t, "")
+	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: postgres, url: %q}\n%s", url, toDiscard))
+	step{args: "init", out: []string{"created table"}}.run(t, s)
+	step{args: "transactions", out: []string{"no transaction has been open for long"}}.run(t, s)
+	program, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = program.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := program.Exec(t.Context(), "SET application_name = '\x1bnightly-report'; BEGIN; SELECT 'secret'"); err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Transactions []struct {
+			ID string `json:"id"`
+		} `json:"transactions"`
+	}
+	if r := s.call("transactions", "-o", "json"); json.Unmarshal([]byte(r.out), &list) != nil || len(list.Transactions) != 1 {
+		t.Fatal(r)
+	}
+	id := list.Transactions[0].ID
+	for _, st := range []step{
+		{args: "transactions --source none", code: 1, err: []string{"no source \"none\""}},
+		{args: "transactions", out: []string{"ID", id, "app", "nightly-report", "6m", "idle in transaction", "SELECT '***'"}},
+		{args: "transactions end", code: 2, err: []string{"arg"}},
+		{args: "transactions end 1-2-3 --yes", out: []string{"it has ended already"}},
+		{args: "transactions end " + id, code: 2, out: []string{id}, err: []string{"stdin is not a terminal: pass --yes"}},
+		{args: "transactions end " + id + " --yes --by alice", out: []string{"ended: process ", "rolled back"}},
+		{args: "transactions end " + id + " --yes -o json", out: []string{`"ended": false`}},
+		{args: "transactions", out: []string{"no transaction has been open for long"}},
+	} {
+		st.run(t, s)
+	}
+	if err := program.Ping(t.Context()); err == nil {
+		t.Error("its session is still there")
+	}
+}
+
+// A source whose database offers no such thing says so.
+func TestWhatASourceCannotDoIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toDiscard)
+	step{args: "init", out: []string{"created table"}}.run(t, s)
+	step{args: "transactions --source app", code: 1, err: []string{`source "app": ending transactions is not supported by a source of the type sqlite`}}.run(t, s)
+}
