@@ -2,7 +2,6 @@ package mongodb
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,8 +15,7 @@ import (
 func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
-	tables := slices.Concat(q.tables[q.turn:], q.tables[:q.turn])
-	q.turn = (q.turn + 1) % len(q.tables)
+	tables := q.claims.InTurn()
 	c := newClaim(q, req)
 	for _, t := range tables {
 		if err := c.prepare(ctx, t); err != nil {
@@ -74,10 +72,10 @@ func (c *claim) prepare(ctx context.Context, t *table) (err error) {
 
 // begin has the holds that end from now on remembered: what is read may be from before.
 func (c *claim) begin(tables []*table) {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		t.inClaim, t.gone = true, map[string]bool{}
+		t.Begin()
 		t.round.due = time.Time{}
 		if t.again {
 			t.again, t.round.next = false, time.Time{}
@@ -86,26 +84,15 @@ func (c *claim) begin(tables []*table) {
 }
 
 func (c *claim) end(tables []*table) {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		t.inClaim, t.gone = false, nil
-		t.state = adapters.Look{Since: t.round.whole, Next: t.round.next, Due: t.round.due, Unwanted: len(t.refused)}
+		look := adapters.Look{Since: t.round.whole, Next: t.round.next, Due: t.round.due, Unwanted: len(t.refused)}
 		if t.round.running {
-			t.state.Next = c.began
+			look.Next = c.began
 		}
+		t.End(look)
 	}
-}
-
-// Looked implements [adapters.LookReporter].
-func (q *Queue) Looked() adapters.Look {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	states := make([]adapters.Look, len(q.tables))
-	for i, t := range q.tables {
-		states[i] = t.state
-	}
-	return queuerow.Looked(states...)
 }
 
 // serve claims from the collections. It returns the one at which it has failed.

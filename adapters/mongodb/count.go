@@ -94,7 +94,7 @@ func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most i
 
 // IsFirst implements [adapters.WaitingFinder].
 func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
-	t := q.table(at.Table)
+	t := q.claims.Table(at.Table)
 	if t == nil {
 		return false, errNoTable(at.Table)
 	}

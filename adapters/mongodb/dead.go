@@ -157,7 +157,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		}
 	}
 	for _, r := range rows {
-		if q.table(r.Table) == nil {
+		if q.claims.Table(r.Table) == nil {
 			return 0, errNoTable(r.Table)
 		}
 	}

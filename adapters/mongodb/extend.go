@@ -16,30 +16,23 @@ import (
 func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	stamp := q.nextStamp()
 	renewals := map[*table][]*renewal{}
-	q.mu.Lock()
-	for _, c := range claims {
-		t, h := q.held(c)
-		if h == nil {
-			lost = append(lost, c)
-			continue
-		}
-		renewals[t] = append(renewals[t], &renewal{claim: c, hold: h, was: same{token: h.token, stamps: h.stamps}})
-		h.stamps = h.stamps.and(stamp) // until it is known to be written any may stand in the document
+	q.claims.Lock()
+	rows, lost := q.claims.Extended(claims)
+	for _, r := range rows {
+		renewals[r.Table] = append(renewals[r.Table], &renewal{r, same{token: r.Hold.token, stamps: r.Hold.stamps}})
+		r.Hold.stamps = r.Hold.stamps.and(stamp) // until it is known to be written any may stand in the document
 	}
-	q.mu.Unlock()
+	q.claims.Unlock()
 	for t, of := range renewals {
 		if err := q.renew(ctx, t, of, stamp); err != nil {
 			return nil, wrap(t, "extend claims", err)
 		}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for t, of := range renewals {
-		for _, r := range of {
-			if r.hold.stamps = (stamps{stamp}); !r.ok {
-				lost = append(lost, r.claim)
-				t.end(r.claim.Key, r.hold, false)
-			}
+	q.claims.Lock()
+	defer q.claims.Unlock()
+	for _, r := range rows {
+		if r.Hold.stamps = (stamps{stamp}); !r.Done {
+			lost = append(lost, q.claims.End(r)...)
 		}
 	}
 	return lost, nil
@@ -47,10 +40,8 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 
 // renewal is a claim that is extended.
 type renewal struct {
-	claim *adapters.Claim
-	hold  *hold
-	was   same
-	ok    bool
+	*settled
+	was same
 }
 
 // renew writes the new time into documents of a collection.
@@ -61,8 +52,8 @@ func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.T
 	}
 	keys, groups := bson.A{}, map[same]bson.A{}
 	for _, r := range of {
-		keys = append(keys, r.hold.key)
-		groups[r.was] = append(groups[r.was], r.hold.key)
+		keys = append(keys, r.Hold.key)
+		groups[r.was] = append(groups[r.was], r.Hold.key)
 	}
 	models := make([]mongo.WriteModel, 0, len(groups))
 	for was, keys := range groups {
@@ -75,7 +66,7 @@ func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.T
 	}
 	if result.MatchedCount == int64(len(of)) {
 		for _, r := range of {
-			r.ok = true
+			r.Done = true
 		}
 		return nil
 	}
@@ -91,7 +82,7 @@ func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.T
 		return true
 	})
 	for _, r := range of {
-		r.ok = tokens[r.claim.Key] == r.hold.token
+		r.Done = tokens[r.Claim.Key] == r.Hold.token
 	}
 	return err
 }
@@ -130,9 +121,9 @@ func (t *table) recover(ctx context.Context) (recovered int, err error) {
 	var keys bson.A
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
 		id := copied(raw.Lookup(f.Key))
-		t.q.mu.Lock()
-		defer t.q.mu.Unlock()
-		if t.holds[textOf(id)] == nil {
+		t.q.claims.Lock()
+		defer t.q.claims.Unlock()
+		if !t.Holds(textOf(id)) {
 			keys = append(keys, id)
 		}
 		return true

@@ -88,17 +88,13 @@ func (t *table) putBack(ctx context.Context, o orphan) error {
 
 // keep remembers what was claimed.
 func (c *claim) keep(t *table, kept []*pick, as *hold) {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, p := range kept {
 		h := *as
 		h.key = p.doc.id
 		p.row.Claim.Token = h.token
-		if old := t.holds[p.doc.key]; old != nil {
-			t.end(p.doc.key, old, true)
-		}
-		delete(t.gone, p.doc.key)
-		t.holds[p.doc.key] = &h
+		t.Keep(p.doc.key, &h)
 		c.perGroup[p.visit.run.group]++
 		c.rows = append(c.rows, p.row)
 	}

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/layout"
 )
 
@@ -71,10 +72,9 @@ type Queue struct {
 	// claiming is held while documents are claimed and while they are put back: one
 	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their scans.
 	claiming sync.Mutex
-	turn     int // the collection that is served first
 
-	mu    sync.Mutex // guards the holds of tables, and what follows
-	stamp time.Time  // of the last claim
+	claims queuerow.Claims[*table, *hold]
+	stamp  time.Time // of the last claim; guarded by the lock of claims
 }
 
 // hold is a claim that has not been settled.
@@ -83,6 +83,9 @@ type hold struct {
 	key    bson.RawValue
 	stamps stamps
 }
+
+// Token implements [queuerow.Hold].
+func (h *hold) Token() string { return h.token }
 
 // stamps are the times that may stand in a document as that of a claim, the newest first: an extension that has failed may
 // have been written.
@@ -135,11 +138,12 @@ func New(cfg Config) (*Queue, error) {
 		maxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow), log: cmp.Or(cfg.Logger, slog.Default())}
 	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
-		if q.table(of.Name) != nil {
+		if slices.ContainsFunc(q.tables, func(t *table) bool { return t.Is(of.Name) }) {
 			return nil, fmt.Errorf("mongodb queue: collection %s is named twice", of.Name)
 		}
 		q.tables = append(q.tables, newTable(q, of))
 	}
+	q.claims.Init(&l, q.tables)
 	if cfg.Notify {
 		q.waker = newWaker(q)
 	}
@@ -186,16 +190,6 @@ func (q *Queue) Close() error {
 	return q.server.close()
 }
 
-// table returns a collection by its name; nil: it is none of the queue's.
-func (q *Queue) table(name string) *table {
-	for _, t := range q.tables {
-		if t.Name == name {
-			return t
-		}
-	}
-	return nil
-}
-
 // wrap says what failed, and of which collection.
 func wrap(t *table, what string, err error) error {
 	if err == nil {
@@ -204,22 +198,13 @@ func wrap(t *table, what string, err error) error {
 	return fmt.Errorf("mongodb queue %s: %s: %w", t.Name, what, plainly(err))
 }
 
-// held returns the hold that a claim stands for; nil when it is lost. The caller has mu.
-func (q *Queue) held(c *adapters.Claim) (*table, *hold) {
-	t := q.table(c.Table)
-	if t == nil {
-		return nil, nil
-	}
-	if h := t.holds[c.Key]; h != nil && h.token == c.Token {
-		return t, h
-	}
-	return t, nil
-}
+// Looked implements [adapters.LookReporter].
+func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }
 
 // nextStamp is a time for claims that no earlier one of this process has had, in whole milliseconds.
 func (q *Queue) nextStamp() time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.claims.Lock()
+	defer q.claims.Unlock()
 	now := time.Now().Truncate(time.Millisecond)
 	if !now.After(q.stamp) {
 		now = q.stamp.Add(time.Millisecond)

@@ -15,16 +15,21 @@ import (
 
 // Settle implements [adapters.Queue]. Each document is written by itself.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	s := &settling{q: q, now: time.Now(), rows: map[*table][]*settled{}}
-	if !s.add(results) {
-		return s.lost, nil
+	s := &settling{q: q, now: time.Now(), byTable: map[*table][]*settled{}}
+	q.claims.Lock()
+	rows, lost := q.claims.Held(results)
+	q.claims.Unlock()
+	back := false
+	for _, r := range rows {
+		back = back || !r.Effect.Ends()
+		s.byTable[r.Table] = append(s.byTable[r.Table], r)
 	}
-	if s.back { // nothing may be claimed now that is behind what is put back
+	if back { // nothing may be claimed now that is behind what is put back
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
 	}
 	for i, t := range q.tables {
-		if len(s.rows[t]) == 0 {
+		if len(s.byTable[t]) == 0 {
 			continue
 		}
 		if err := s.write(ctx, t); err != nil {
@@ -34,24 +39,19 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 			failpoint.Hit(failpoint.InSettle)
 		}
 	}
-	return s.finish(), nil
-}
-
-// settling is one call of Settle.
-type settling struct {
-	q    *Queue
-	now  time.Time
-	rows map[*table][]*settled
-	lost []*adapters.Claim
-	back bool // documents go back
+	q.claims.Lock()
+	defer q.claims.Unlock()
+	return append(lost, q.claims.End(rows...)...), nil
 }
 
 // settled is a document that is settled.
-type settled struct {
-	*adapters.ClaimResult
-	hold   *hold
-	change change
-	done   bool // it is as the outcome wants it
+type settled = queuerow.Settled[*table, *hold]
+
+// settling is one call of Settle.
+type settling struct {
+	q       *Queue
+	now     time.Time
+	byTable map[*table][]*settled
 }
 
 // change is what an outcome makes of a document. Documents of one change and one claim are written at once.
@@ -59,7 +59,6 @@ type change struct {
 	status   string
 	attempts int
 	failure  string
-	finished bool
 }
 
 // same is what documents have in common that are written at once.
@@ -69,29 +68,10 @@ type same struct {
 	stamps stamps
 }
 
-// add takes the results of claims that are held; others are lost.
-func (s *settling) add(results []adapters.ClaimResult) (some bool) {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for i := range results {
-		r := &results[i]
-		t, h := s.q.held(r.Claim)
-		if h == nil {
-			s.lost = append(s.lost, r.Claim)
-			continue
-		}
-		row := &settled{ClaimResult: r, hold: h, change: s.q.change(r)}
-		s.back = s.back || !row.change.finished
-		s.rows[t] = append(s.rows[t], row)
-		some = true
-	}
-	return some
-}
-
-// change is what a result makes of a document.
-func (q *Queue) change(r *adapters.ClaimResult) change {
-	st, e := &q.layout.Statuses, queuerow.EffectOf(q.layout, r)
-	c := change{status: st.Pending, attempts: e.Attempts, finished: e.Ends()}
+// change is what an effect makes of a document.
+func (q *Queue) change(e *queuerow.Effect) change {
+	st := &q.layout.Statuses
+	c := change{status: st.Pending, attempts: e.Attempts}
 	switch e.Change {
 	case queuerow.Done:
 		c.status = st.Done
@@ -113,13 +93,13 @@ func (s *settling) write(ctx context.Context, t *table) error {
 		return err
 	}
 	groups, keys := map[same][]*settled{}, bson.A{}
-	s.q.mu.Lock()
-	for _, r := range s.rows[t] {
-		is := same{r.change, r.hold.token, r.hold.stamps}
+	s.q.claims.Lock()
+	for _, r := range s.byTable[t] {
+		is := same{s.q.change(&r.Effect), r.Hold.token, r.Hold.stamps}
 		groups[is] = append(groups[is], r)
-		keys = append(keys, r.hold.key)
+		keys = append(keys, r.Hold.key)
 	}
-	s.q.mu.Unlock()
+	s.q.claims.Unlock()
 	models := make([]mongo.WriteModel, 0, len(groups))
 	for is, rows := range groups {
 		models = append(models, s.model(t, is, rows))
@@ -129,8 +109,8 @@ func (s *settling) write(ctx context.Context, t *table) error {
 		return err
 	}
 	if result.MatchedCount == int64(len(keys)) {
-		for _, r := range s.rows[t] {
-			r.done = true
+		for _, r := range s.byTable[t] {
+			r.Done = true
 		}
 		return nil
 	}
@@ -141,7 +121,7 @@ func (s *settling) write(ctx context.Context, t *table) error {
 func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 	f, keys := &t.q.fields, make(bson.A, len(rows))
 	for i, r := range rows {
-		keys[i] = r.hold.key
+		keys[i] = r.Hold.key
 	}
 	set := bson.D{{Key: f.Status, Value: is.status}, {Key: f.Attempts, Value: int32(min(is.attempts, 1<<30))}}
 	if is.status == t.q.layout.Statuses.Done {
@@ -183,23 +163,9 @@ func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection
 		states[textOf(raw.Lookup(f.Key))] = state{text(raw.Lookup(f.Status)), t.q.attempts(raw)}
 		return true
 	})
-	for _, r := range s.rows[t] {
-		r.done = states[r.Claim.Key] == state{r.change.status, r.change.attempts}
+	for _, r := range s.byTable[t] {
+		want := s.q.change(&r.Effect)
+		r.Done = states[r.Claim.Key] == state{want.status, want.attempts}
 	}
 	return err
-}
-
-// finish ends the claims, and returns those that are lost.
-func (s *settling) finish() []*adapters.Claim {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for t, rows := range s.rows {
-		for _, r := range rows {
-			if !r.done {
-				s.lost = append(s.lost, r.Claim)
-			}
-			t.end(r.Claim.Key, r.hold, r.done && r.change.finished)
-		}
-	}
-	return s.lost
 }

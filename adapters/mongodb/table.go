@@ -10,19 +10,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // table is one collection and what is known about it.
 type table struct {
 	Table
-	q *Queue
-
-	// Guarded by the queue's mu.
-	holds   map[string]*hold // by key
-	inClaim bool             // a claim is under way
-	gone    map[string]bool  // holds that have ended since it began, and whether the documents are finished: what it reads may be older
-	again   bool             // documents were put back: the next round begins at once
-	state   adapters.Look    // of the claims so far
+	queuerow.Held[*hold]
+	q     *Queue
+	again bool // documents were put back: the next round begins at once; guarded by the lock of the queue's claims
 
 	// Guarded by claiming.
 	coll    *mongo.Collection // nil: not looked at yet
@@ -41,7 +37,9 @@ type orphan struct {
 }
 
 func newTable(q *Queue, of Table) *table {
-	return &table{Table: of, q: q, holds: map[string]*hold{}, refused: map[string]bool{}}
+	t := &table{Table: of, q: q, refused: map[string]bool{}}
+	t.Held = queuerow.NewHeld(func(_ *hold, finished bool) { t.again = t.again || !finished })
+	return t
 }
 
 // collection is the collection, once the server has said what it is. The caller has claiming, or needs none
@@ -57,18 +55,6 @@ func (t *table) collection(ctx context.Context) (*mongo.Collection, error) {
 // restart forgets what is known of the documents: everything is read again. The caller has claiming.
 func (t *table) restart() {
 	t.round, t.refused = round{}, map[string]bool{}
-}
-
-// end forgets a hold. The caller has mu.
-func (t *table) end(key string, h *hold, finished bool) {
-	if t.holds[key] != h {
-		return
-	}
-	delete(t.holds, key)
-	if t.inClaim {
-		t.gone[key] = finished
-	}
-	t.again = t.again || !finished
 }
 
 // group is the group of the messages of a group's documents.

@@ -49,15 +49,15 @@ func (v *visit) choose(most int) int {
 	v.chosen = v.chosen[:0]
 	for v.next < len(v.run.docs) && !v.blocked && len(v.chosen) < most {
 		d := &v.run.docs[v.next]
-		switch v.owner(d) {
-		case theirs:
+		switch v.whose(d) {
+		case queuerow.Theirs:
 			v.block(time.Now().Add(blockedPause))
 			return len(v.chosen)
-		case free:
+		case queuerow.Free:
 			if !v.Absent[queuerow.RowKey{Table: v.table.Name, Key: d.key}] && !v.table.refused[d.key] {
 				v.chosen = append(v.chosen, v.next)
 			}
-		case ours:
+		case queuerow.Ours:
 		}
 		v.next++
 	}
@@ -70,36 +70,20 @@ func (v *visit) block(until time.Time) {
 	v.table.round.due = queuerow.Sooner(v.table.round.due, until)
 }
 
-// owner says whose a document is.
-type owner int
-
-const (
-	free owner = iota
-	ours
-	theirs
-)
-
-// owner says whose a document is, as the scan has read it.
-func (v *visit) owner(d *document) owner {
-	v.q.mu.Lock()
-	defer v.q.mu.Unlock()
-	h := v.table.holds[d.key]
-	finished, ended := v.table.gone[d.key]
-	switch {
-	case h == nil && ended && finished:
-		return ours
-	case h == nil && ended: // it is lost, and the next claim begins with it
-		return theirs
-	case d.status == adapters.RowWaiting && h == nil:
-		return free
-	case d.status == adapters.RowWaiting:
-		return theirs // another process has taken it back; the next settle finds out
-	case d.status != adapters.RowProcessing:
-		return ours // it is none of the queue's any more
-	case h != nil && h.is(d.token, d.claimed):
-		return ours
+// whose says whose a document is, as the scan has read it.
+func (v *visit) whose(d *document) queuerow.Owner {
+	v.q.claims.Lock()
+	defer v.q.claims.Unlock()
+	of := v.table.Whose(d.key, d.status == adapters.RowProcessing, func(h *hold) queuerow.Owner {
+		if d.status == adapters.RowWaiting || d.status == adapters.RowProcessing && !h.is(d.token, d.claimed) {
+			return queuerow.Theirs // another process has taken it back; the next settle finds out
+		}
+		return queuerow.Ours
+	})
+	if of == queuerow.Free && d.status != adapters.RowWaiting {
+		return queuerow.Ours // it is none of the queue's any more
 	}
-	return theirs
+	return of
 }
 
 // match has the request match what was fetched. What was chosen and is not among it has been taken by another process; if

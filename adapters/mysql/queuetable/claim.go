@@ -2,7 +2,6 @@ package queuetable
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -13,8 +12,7 @@ import (
 func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
-	tables := slices.Concat(q.tables[q.first:], q.tables[:q.first])
-	q.first = (q.first + 1) % len(q.tables)
+	tables := q.claims.InTurn()
 	c := newClaim(q, req)
 	c.begin(tables)
 	defer c.end(tables)
@@ -91,10 +89,10 @@ func (c *claim) begin(tables []*table) {
 		}
 		c.tables[t] = &turn{claim: c, table: t, start: t.spot.queue, groups: map[string]*progress{}, chosen: map[string]bool{}}
 	}
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		t.inClaim, t.gone = true, map[string]bool{}
+		t.Begin()
 		if t.restart { // something may have come before the place in the group
 			t.restart = false
 			t.spot.in = t.spot.in && t.spot.queue == alone
@@ -103,33 +101,22 @@ func (c *claim) begin(tables []*table) {
 }
 
 func (c *claim) end(tables []*table) {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		t.inClaim, t.gone = false, nil
 		v := c.tables[t]
 		if t.spot.in && t.spot.queue != alone && !v.cut { // the other groups are next
 			t.spot = spot{queue: t.spot.queue}
 		}
-		t.state = adapters.Look{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
+		look := adapters.Look{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
 		if !v.around {
-			t.state.Next = c.began
+			look.Next = c.began
 		}
 		if v.cut {
-			t.state.Since = time.Time{}
+			look.Since = time.Time{}
 		}
+		t.End(look)
 	}
-}
-
-// Looked implements [adapters.LookReporter].
-func (q *Queue) Looked() adapters.Look {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	states := make([]adapters.Look, len(q.tables))
-	for i, t := range q.tables {
-		states[i] = t.state
-	}
-	return queuerow.Looked(states...)
 }
 
 // serve claims rows of a table.

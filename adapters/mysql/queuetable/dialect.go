@@ -19,7 +19,7 @@ var _ queuerow.Dialect = (*statements)(nil)
 func newOperators(q *Queue, cfg *Config) queuerow.Operators {
 	return queuerow.NewOperators(queuerow.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
 		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
-			return q.described(ctx, q.table(table))
+			return q.described(ctx, q.claims.Table(table))
 		}})
 }
 

@@ -13,20 +13,18 @@ import (
 // renewed in the table; the claims stay as they are. In a table without claims it finds out which rows wait still.
 func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	s := &settling{q: q}
-	results := make([]adapters.ClaimResult, len(claims))
-	for i, c := range claims {
-		results[i].Claim = c
-	}
-	if !s.add(results) {
+	q.claims.Lock()
+	s.rows, s.lost = q.claims.Extended(claims)
+	q.claims.Unlock()
+	if len(s.rows) == 0 {
 		return s.lost, nil
 	}
 	byTable := map[*table]*write{}
-	for i := range s.rows {
-		r := &s.rows[i]
-		if byTable[r.table] == nil {
-			byTable[r.table] = &write{table: r.table}
+	for _, r := range s.rows {
+		if byTable[r.Table] == nil {
+			byTable[r.Table] = &write{table: r.Table}
 		}
-		byTable[r.table].rows = append(byTable[r.table].rows, r)
+		byTable[r.Table].rows = append(byTable[r.Table].rows, r)
 	}
 	stamps := map[*table]time.Time{}
 	err = my.Transact(ctx, q.db, func(tx *sql.Tx) error {
@@ -37,27 +35,24 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 		}
 		return nil
 	})
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.claims.Lock()
+	defer q.claims.Unlock()
 	if err != nil {
 		if !my.Answered(err) { // until it is known either may stand in the row
-			for i := range s.rows {
-				if stamp, ok := stamps[s.rows[i].table]; ok {
-					s.rows[i].hold.former, s.rows[i].hold.stamp = s.rows[i].hold.stamp, stamp
+			for _, r := range s.rows {
+				if stamp, ok := stamps[r.Table]; ok {
+					r.Hold.former, r.Hold.stamp = r.Hold.stamp, stamp
 				}
 			}
 		}
-		return nil, wrap(s.rows[0].table.Name, "extend claims", err)
+		return nil, wrap(s.rows[0].Table.Name, "extend claims", err)
 	}
-	for i := range s.rows {
-		r := &s.rows[i]
-		if !r.done {
-			s.lost = append(s.lost, r.Claim)
-			r.table.end(r.Claim.Key, r.hold, false)
-			continue
+	for _, r := range s.rows {
+		if stamp, ok := stamps[r.Table]; r.Done && ok {
+			r.Hold.stamp, r.Hold.former = stamp, stamp
 		}
-		if stamp, ok := stamps[r.table]; ok {
-			r.hold.stamp, r.hold.former = stamp, stamp
+		if !r.Done {
+			s.lost = append(s.lost, q.claims.End(r)...)
 		}
 	}
 	return s.lost, nil
@@ -67,7 +62,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 func (s *settling) extend(ctx context.Context, tx *sql.Tx, w *write, stamps map[*table]time.Time) error {
 	st := w.table.sql()
 	for _, r := range w.rows {
-		r.done = false
+		r.Done = false
 	}
 	still, err := s.found(ctx, tx, w.table, st.still, w.rows)
 	if err != nil {
@@ -76,13 +71,13 @@ func (s *settling) extend(ctx context.Context, tx *sql.Tx, w *write, stamps map[
 	byClaim := map[int64]*values{}
 	for _, r := range w.rows {
 		at, ok := still[r.Claim.Key]
-		if r.done = ok; !ok {
+		if r.Done = ok; !ok {
 			continue
 		}
 		if byClaim[at] == nil {
 			byClaim[at] = &values{token: s.q.token, claimed: time.UnixMicro(at).UTC()}
 		}
-		byClaim[at].keys = append(byClaim[at].keys, r.key)
+		byClaim[at].keys = append(byClaim[at].keys, r.Hold.key)
 	}
 	if w.table.layout.Claimless() || len(byClaim) == 0 {
 		return nil
@@ -172,18 +167,18 @@ func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
 }
 
 func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, err error) {
-	q.mu.Lock()
-	held := len(t.holds)
-	q.mu.Unlock()
+	q.claims.Lock()
+	held := t.Len()
+	q.claims.Unlock()
 	rows, err := s.marked(ctx, q.db, q.timeout, recoverRows+held)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range rows {
-		q.mu.Lock()
-		ours := t.holds[s.KeyText(m.key)] != nil
+		q.claims.Lock()
+		ours := t.Holds(s.KeyText(m.key))
 		t.restart = true
-		q.mu.Unlock()
+		q.claims.Unlock()
 		at, known := m.claimed.(time.Time)
 		if ours || !known {
 			continue

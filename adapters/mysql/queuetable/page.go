@@ -159,12 +159,12 @@ func (v *turn) consider(e *entry) bool {
 		return false
 	}
 	switch v.whose(e) {
-	case rowOurs:
+	case queuerow.Ours:
 		return false
-	case rowTheirs:
+	case queuerow.Theirs:
 		v.wait(e.queue, p, time.Now().Add(blockedPause))
 		return false
-	case rowFree:
+	case queuerow.Free:
 	}
 	if v.Absent[queuerow.RowKey{Table: v.table.Name, Key: e.text}] {
 		return false
@@ -190,39 +190,20 @@ func (v *turn) wait(queue string, p *progress, until time.Time) {
 	v.table.round.due = queuerow.Sooner(v.table.round.due, until)
 }
 
-// owner says whose a row is.
-type owner int
-
-const (
-	rowFree owner = iota
-	rowOurs
-	rowTheirs
-)
-
-// whose says whose a row is. Where the table does not say who holds it, what a session of its lane held that has ended is
-// not ours: what became of it is still to be written, and may be refused.
-func (v *turn) whose(e *entry) owner {
-	v.q.mu.Lock()
-	defer v.q.mu.Unlock()
-	h := v.table.holds[e.text]
-	finished, ended := v.table.gone[e.text]
-	switch {
-	case ended && finished:
-		return rowOurs
-	case ended && h == nil: // it is lost, and the next claim begins with it
-		return rowTheirs
-	case h == nil && e.marked:
-		return rowTheirs
-	case h == nil:
-		return rowFree
-	case v.table.layout.Claimless():
-		if h.term != v.Terms[h.slot] {
-			return rowTheirs
+// whose says whose a row is. Where the table does not say who holds it, a row that a session of its lane held that has ended is
+// not ours: its result is still to be written, and may be refused.
+func (v *turn) whose(e *entry) queuerow.Owner {
+	v.q.claims.Lock()
+	defer v.q.claims.Unlock()
+	return v.table.Whose(e.text, e.marked, func(h *hold) queuerow.Owner {
+		at, marked := e.claimed.(time.Time)
+		ours := marked && e.marked && e.token == v.q.token && (at.Equal(h.stamp) || at.Equal(h.former))
+		if v.table.layout.Claimless() {
+			ours = h.term == v.Terms[h.slot]
 		}
-		return rowOurs
-	}
-	if at, ok := e.claimed.(time.Time); ok && e.marked && e.token == v.q.token && (at.Equal(h.stamp) || at.Equal(h.former)) {
-		return rowOurs
-	}
-	return rowTheirs // another process has taken it back; the next settle finds out
+		if ours {
+			return queuerow.Ours
+		}
+		return queuerow.Theirs // of another session, or of another process that has taken it back, as the next settle finds out
+	})
 }

@@ -71,10 +71,8 @@ type Queue struct {
 	// claiming is held while rows are claimed and while rows are put back: a row
 	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their rows.
 	claiming sync.Mutex
-	first    int // the table that is served first, in turn
 
-	mu     sync.Mutex // guards the holds of tables, and what follows
-	tokens int64      // that holds have had
+	claims queuerow.Claims[*table, *hold]
 }
 
 // hold is a claim that has not been settled.
@@ -87,6 +85,9 @@ type hold struct {
 	slot    int
 	unknown bool // it is not known whether a result was written
 }
+
+// Token implements [queuerow.Hold].
+func (h *hold) Token() string { return h.token }
 
 var (
 	_ adapters.Queue             = (*Queue)(nil)
@@ -132,6 +133,7 @@ func New(cfg Config) (*Queue, error) {
 		return nil, fmt.Errorf("mysql queue: %w", err)
 	}
 	q.db = db
+	q.claims.Init(&cfg.Layout, q.tables)
 	q.Operators = newOperators(q, &cfg)
 	return q, nil
 }
@@ -142,16 +144,6 @@ func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBat
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until a recovery; put them back before.
 func (q *Queue) Close() error { return q.db.Close() }
-
-// table returns a table by its name as configured.
-func (q *Queue) table(name string) *table {
-	for _, t := range q.tables {
-		if t.Name == name {
-			return t
-		}
-	}
-	return nil
-}
 
 // wrap says what failed, and of which table.
 func wrap(table, what string, err error) error {
@@ -165,26 +157,5 @@ func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
 	return t.describe(ctx, q.db)
 }
 
-// held returns the hold that a claim stands for; nil when it is lost. The caller has mu.
-func (q *Queue) held(c *adapters.Claim) (*table, *hold) {
-	t := q.table(c.Table)
-	if t == nil {
-		return nil, nil
-	}
-	if h := t.holds[c.Key]; h != nil && h.token == c.Token {
-		return t, h
-	}
-	return t, nil
-}
-
-// end forgets a hold. The caller has mu.
-func (t *table) end(key string, h *hold, finished bool) {
-	if t.holds[key] != h {
-		return
-	}
-	delete(t.holds, key)
-	if t.inClaim {
-		t.gone[key] = finished
-	}
-	t.restart = t.restart || !finished
-}
+// Looked implements [adapters.LookReporter].
+func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }

@@ -379,9 +379,8 @@ func TestG1_SettledTwiceIsNotLost(t *testing.T) {
 	rows := e.claim(q, 10)
 	results := delivered(rows...)
 	results[1].Outcome, results[2].Outcome = outbox.OutcomeReleased, outbox.OutcomeDead
-	s := &settling{q: q}
-	s.add(results)
-	must(t, my.Transact(t.Context(), q.db, func(tx *sql.Tx) error { return s.run(t.Context(), tx, s.writes(), false) }))
+	s := q.settling(results)
+	must(t, my.Transact(t.Context(), q.db, func(tx *sql.Tx) error { return s.run(t.Context(), tx, false) }))
 	s.unknown(errors.New("the connection broke"))
 	lost, err := q.Settle(t.Context(), results)
 	if err != nil || len(lost) > 0 {
@@ -445,15 +444,15 @@ func TestG1_G2_AClaimOfWhichNothingIsKnownGoesBack(t *testing.T) {
 	e.insert(event("0000000000001", "a", born), event("0000000000002", "a", born.Add(time.Second)), event("0000000000003", "b", born))
 	q, other := e.open(), e.open()
 	rows := e.claim(q, 10)
-	at := q.table("outbox_events")
+	at := q.claims.Table("outbox_events")
 	v := &turn{claim: &claim{q: q}, table: at}
 	var marked []picked
 	var stamp time.Time
-	for _, row := range rows { // as if the claim had ended with an error
-		h := at.holds[row.ID]
-		marked, stamp = append(marked, picked{key: h.key}), h.stamp
-		delete(at.holds, row.ID)
+	held, _ := q.claims.Held(delivered(rows...))
+	for _, r := range held {
+		marked, stamp = append(marked, picked{key: r.Hold.key}), r.Hold.stamp
 	}
+	q.claims.End(held...) // as if the claim had ended with an error
 	e.exec("UPDATE outbox_events SET status = 'PENDING' WHERE id = '0000000000003'")
 	if theirs := e.claim(other, 10); len(theirs) != 1 || theirs[0].ID != "0000000000003" {
 		t.Fatalf("the other process claimed %d rows", len(theirs))

@@ -22,9 +22,9 @@ type laneEpoch struct {
 
 // fences are the lanes that have the epoch with which they were taken, of those that the statements ask for. No instance takes one while the
 // transaction lasts. They are locked in the order in which operators' commands lock them.
-func (s *settling) fences(ctx context.Context, tx *sql.Tx, writes []*write) (map[laneEpoch]bool, error) {
+func (s *settling) fences(ctx context.Context, tx *sql.Tx) (map[laneEpoch]bool, error) {
 	known := map[laneEpoch]bool{}
-	for _, w := range writes {
+	for _, w := range s.writes {
 		for _, r := range w.rows {
 			if w.fenced(s.q) {
 				known[laneEpoch{r.Lane, r.Epoch}] = false
@@ -52,19 +52,18 @@ func (w *write) fenced(q *Queue) bool {
 	return w.text != "" && w.table.layout.Claimless() && q.fenced
 }
 
-// write is the statement for an effect; empty: there is nothing to write.
-func (r *settled) write() (text string, v values) {
-	s := r.table.sql()
-	v.attempts = r.effect.Attempts
-	switch r.effect.Change {
+// settle is the statement for an effect; empty: there is nothing to write.
+func (s *statements) settle(e *queuerow.Effect) (text string, v values) {
+	v.attempts = e.Attempts
+	switch e.Change {
 	case queuerow.Done:
 		text = s.Done
 	case queuerow.DeadLetter:
-		text, v.err = s.Dead[r.effect.Status], s.errorText(r.effect.Error)
+		text, v.err = s.Dead[e.Status], s.errorText(e.Error)
 	case queuerow.Retry:
-		text, v.err = s.Retry, s.errorText(r.effect.Error)
-		if due := r.effect.Due; !due.IsZero() && s.layout.Columns.NextAttempt != "" {
-			v.due = due.UTC().Truncate(time.Microsecond)
+		text, v.err = s.Retry, s.errorText(e.Error)
+		if !e.Due.IsZero() && s.layout.Columns.NextAttempt != "" {
+			v.due = e.Due.UTC().Truncate(time.Microsecond)
 		}
 	case queuerow.Release:
 		text = s.Put

@@ -14,66 +14,55 @@ import (
 
 // Settle implements [adapters.Queue].
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	s := &settling{q: q}
-	if !s.add(results) {
+	s := q.settling(results)
+	if len(s.rows) == 0 {
 		return s.lost, nil
 	}
 	if s.back { // nothing may be claimed now that is behind what is put back
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
 	}
-	writes := s.writes()
 	err = errOthers
 	if !s.doubt {
-		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, writes, false) })
+		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, false) })
 	}
 	if errors.Is(err, errOthers) {
-		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, writes, true) })
+		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, true) })
 	}
 	if err != nil {
 		s.unknown(err)
-		return nil, wrap(s.rows[0].table.Name, "settle", err)
+		return nil, wrap(s.rows[0].Table.Name, "settle", err)
 	}
-	return s.finish(), nil
-}
-
-// settling is one call of Settle.
-type settling struct {
-	q     *Queue
-	rows  []settled
-	lost  []*adapters.Claim
-	back  bool // rows go back
-	doubt bool // of some it is not known whether they were settled before
+	q.claims.Lock()
+	defer q.claims.Unlock()
+	return append(s.lost, q.claims.End(s.rows...)...), nil
 }
 
 // settled is a row that is settled.
-type settled struct {
-	*adapters.ClaimResult
-	table   *table
-	hold    *hold
-	key     any
-	claimed time.Time
-	effect  queuerow.Effect
-	done    bool // it is written
+type settled = queuerow.Settled[*table, *hold]
+
+// settling is one call of Settle.
+type settling struct {
+	q      *Queue
+	rows   []*settled
+	writes []*write
+	lost   []*adapters.Claim
+	back   bool // rows go back
+	doubt  bool // of some it is not known whether they were settled before
 }
 
-// add takes the results of claims that are held; others are lost.
-func (s *settling) add(results []adapters.ClaimResult) (some bool) {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for i := range results {
-		r := &results[i]
-		t, h := s.q.held(r.Claim)
-		if h == nil {
-			s.lost = append(s.lost, r.Claim)
-			continue
-		}
-		row := settled{ClaimResult: r, table: t, hold: h, key: h.key, claimed: h.stamp, effect: queuerow.EffectOf(t.layout, r)}
-		s.back = s.back || !row.effect.Ends()
-		s.doubt = s.doubt || h.unknown || !h.former.Equal(h.stamp)
-		s.rows = append(s.rows, row)
+// settling takes the results of claims that are held.
+func (q *Queue) settling(results []adapters.ClaimResult) *settling {
+	q.claims.Lock()
+	defer q.claims.Unlock()
+	s := &settling{q: q}
+	s.rows, s.lost = q.claims.Held(results)
+	for _, r := range s.rows {
+		s.back = s.back || !r.Effect.Ends()
+		s.doubt = s.doubt || r.Hold.unknown || !r.Hold.former.Equal(r.Hold.stamp)
 	}
-	return len(s.rows) > 0
+	s.prepare()
+	return s
 }
 
 // write is one statement with the rows that it settles.
@@ -84,8 +73,8 @@ type write struct {
 	rows []*settled
 }
 
-// writes puts rows together that one statement settles.
-func (s *settling) writes() (all []*write) {
+// prepare puts rows together that one statement settles.
+func (s *settling) prepare() {
 	type key struct {
 		table    *table
 		text     string
@@ -94,20 +83,18 @@ func (s *settling) writes() (all []*write) {
 		claimed  int64
 	}
 	known := map[key]*write{}
-	for i := range s.rows {
-		r := &s.rows[i]
-		w := write{table: r.table}
-		w.text, w.values = r.write()
-		w.claimed, w.token = r.claimed, s.q.token
+	for _, r := range s.rows {
+		w := write{table: r.Table}
+		w.text, w.values = r.Table.sql().settle(&r.Effect)
+		w.claimed, w.token = r.Hold.stamp, s.q.token
 		at := key{w.table, w.text, w.attempts, w.err, w.due, w.claimed.UnixMicro()}
 		if known[at] == nil {
 			known[at] = &w
-			all = append(all, known[at])
+			s.writes = append(s.writes, known[at])
 		}
 		known[at].rows = append(known[at].rows, r)
-		known[at].keys = append(known[at].keys, r.key)
+		known[at].keys = append(known[at].keys, r.Hold.key)
 	}
-	return all
 }
 
 // errOthers ends a transaction in which not all rows were as their claims say.
@@ -115,12 +102,12 @@ var errOthers = errors.New("some rows are not as their claims say")
 
 // run writes the results. With care it finds out which rows are ours still, and settles those; without, it ends when it has found
 // fewer.
-func (s *settling) run(ctx context.Context, tx *sql.Tx, writes []*write, care bool) error {
-	fences, err := s.fences(ctx, tx, writes)
+func (s *settling) run(ctx context.Context, tx *sql.Tx, care bool) error {
+	fences, err := s.fences(ctx, tx)
 	if err != nil {
 		return err
 	}
-	for _, w := range writes {
+	for _, w := range s.writes {
 		rows := w.rows
 		if w.fenced(s.q) {
 			rows = w.passed(fences)
@@ -153,8 +140,8 @@ func (w *write) exec(ctx context.Context, tx *sql.Tx, claimed int64, rows []*set
 	v := w.values
 	v.claimed, v.keys = time.UnixMicro(claimed).UTC(), nil
 	for _, r := range rows {
-		r.done = true
-		v.keys = append(v.keys, r.key)
+		r.Done = true
+		v.keys = append(v.keys, r.Hold.key)
 	}
 	if len(rows) == 0 || w.text == "" {
 		return int64(len(rows)), nil
@@ -170,7 +157,7 @@ func (w *write) exec(ctx context.Context, tx *sql.Tx, claimed int64, rows []*set
 // passed are the rows whose lanes have the epoch with which they were taken.
 func (w *write) passed(fences map[laneEpoch]bool) (rows []*settled) {
 	for _, r := range w.rows {
-		if r.done = false; fences[laneEpoch{r.Lane, r.Epoch}] {
+		if r.Done = false; fences[laneEpoch{r.Lane, r.Epoch}] {
 			rows = append(rows, r)
 		}
 	}
@@ -181,7 +168,7 @@ func (w *write) passed(fences map[laneEpoch]bool) (rows []*settled) {
 // have the state which an earlier attempt, of which nothing is known, would have given them, and say that it was us.
 func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled) (marked map[int64][]*settled, err error) {
 	for _, r := range w.rows {
-		r.done = false
+		r.Done = false
 	}
 	marked = map[int64][]*settled{}
 	still, err := s.found(ctx, tx, w.table, w.table.sql().still, of)
@@ -193,7 +180,7 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 		if at, ok := still[r.Claim.Key]; ok {
 			marked[at] = append(marked[at], r)
 		} else {
-			unknown = unknown || r.hold.unknown
+			unknown = unknown || r.Hold.unknown
 		}
 	}
 	if !unknown {
@@ -206,8 +193,8 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 	}
 	for _, r := range of {
 		_, ours := still[r.Claim.Key]
-		if _, found := there[r.Claim.Key]; r.hold.unknown && !ours {
-			r.done = found != absent
+		if _, found := there[r.Claim.Key]; r.Hold.unknown && !ours {
+			r.Done = found != absent
 		}
 	}
 	return marked, nil
@@ -222,11 +209,11 @@ func (s *settling) found(ctx context.Context, tx *sql.Tx, t *table, text string,
 			byClaim[at.UnixMicro()] = &values{token: s.q.token, claimed: at}
 		}
 		v := byClaim[at.UnixMicro()]
-		v.keys = append(v.keys, r.key)
+		v.keys = append(v.keys, r.Hold.key)
 	}
 	for _, r := range rows {
-		if add(r, r.hold.stamp); !r.hold.former.Equal(r.hold.stamp) {
-			add(r, r.hold.former)
+		if add(r, r.Hold.stamp); !r.Hold.former.Equal(r.Hold.stamp) {
+			add(r, r.Hold.former)
 		}
 	}
 	found := map[string]int64{}
@@ -255,29 +242,15 @@ func keysOf(ctx context.Context, tx *sql.Tx, t *table, found map[string]int64, a
 	return rows.Err()
 }
 
-// finish ends the claims, and returns those that are lost.
-func (s *settling) finish() []*adapters.Claim {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for i := range s.rows {
-		r := &s.rows[i]
-		if !r.done {
-			s.lost = append(s.lost, r.Claim)
-		}
-		r.table.end(r.Claim.Key, r.hold, r.done && r.effect.Ends())
-	}
-	return s.lost
-}
-
 // unknown notes that results may have been written: the connection broke, perhaps while it committed.
 func (s *settling) unknown(err error) {
 	if my.Answered(err) {
 		return
 	}
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for i := range s.rows {
-		s.rows[i].hold.unknown = true
+	s.q.claims.Lock()
+	defer s.q.claims.Unlock()
+	for _, r := range s.rows {
+		r.Hold.unknown = true
 	}
 }
 

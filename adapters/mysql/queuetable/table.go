@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -24,6 +25,7 @@ const (
 // table is one table and what is known about it.
 type table struct {
 	Table
+	queuerow.Held[*hold]
 	at     my.Table
 	layout *Layout
 	maxRow int64
@@ -31,12 +33,7 @@ type table struct {
 	text  atomic.Pointer[statements] // nil: not described yet
 	stale bool                       // it is to be described again; guarded by claiming
 
-	// Guarded by the queue's mu.
-	holds   map[string]*hold // by key
-	inClaim bool             // a claim is under way
-	gone    map[string]bool  // holds that have ended since it began, and whether the rows are finished: what it reads may be older
-	restart bool             // rows were put back
-	state   adapters.Look    // of the claims so far
+	restart bool // rows were put back; guarded by the lock of the queue's claims
 
 	// Guarded by claiming.
 	spot     spot     // where the next page begins
@@ -62,7 +59,9 @@ func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &table{Table: of, at: at, layout: l, maxRow: maxRow, holds: map[string]*hold{}, unwanted: map[string]bool{}}, nil
+	t := &table{Table: of, at: at, layout: l, maxRow: maxRow, unwanted: map[string]bool{}}
+	t.Held = queuerow.NewHeld(func(_ *hold, finished bool) { t.restart = t.restart || !finished })
+	return t, nil
 }
 
 // sql are the statements, once they are known.

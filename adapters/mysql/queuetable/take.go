@@ -3,7 +3,6 @@ package queuetable
 import (
 	"context"
 	"database/sql"
-	"strconv"
 	"strings"
 	"time"
 
@@ -186,14 +185,12 @@ func (t *table) remember(key string) {
 
 // keep remembers what was claimed.
 func (v *turn) keep(rows []picked, stamp time.Time) {
-	v.q.mu.Lock()
-	defer v.q.mu.Unlock()
+	v.q.claims.Lock()
+	defer v.q.claims.Unlock()
 	for _, p := range rows {
-		v.q.tokens++
-		h := &hold{token: strconv.FormatInt(v.q.tokens, 10), key: p.key, stamp: stamp, former: stamp, slot: p.row.Slot, term: v.Terms[p.row.Slot]}
+		h := &hold{token: v.q.claims.Token(), key: p.key, stamp: stamp, former: stamp, slot: p.row.Slot, term: v.Terms[p.row.Slot]}
 		p.row.Claim.Token = h.token
-		v.table.holds[p.row.ID] = h
-		delete(v.table.gone, p.row.ID)
+		v.table.Keep(p.row.ID, h)
 		v.rows = append(v.rows, p.row)
 	}
 	v.got += len(rows)

@@ -19,8 +19,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 		q.log.WarnContext(ctx, "what is known of the queue's tables is read again", "error", err)
 		q.restart()
 	}
-	tables := slices.Concat(q.tables[q.first:], q.tables[:q.first])
-	q.first = (q.first + 1) % len(q.tables)
+	tables := q.claims.InTurn()
 	c := newClaim(q, req)
 	err := c.run(ctx, tables)
 	if err != nil {
@@ -120,10 +119,10 @@ func (c *claim) begin(tables []*table) {
 	for _, t := range tables {
 		t.want(c)
 	}
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		t.inClaim, t.gone = true, map[string]bool{}
+		t.Begin()
 		for _, e := range t.returned {
 			t.enterAgain(e)
 		}
@@ -135,11 +134,10 @@ func (c *claim) begin(tables []*table) {
 }
 
 func (c *claim) end(tables []*table) {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		t.inClaim, t.gone = false, nil
-		t.look(c)
+		t.End(t.look(c))
 	}
 }
 

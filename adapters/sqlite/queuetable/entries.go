@@ -157,7 +157,7 @@ const entriesMost = 100_000
 // tidy drops entries that mean nothing any more: nothing of them is known to wait, and nothing of them is held.
 func (t *table) tidy() {
 	for id, e := range t.entries {
-		if e.state == entryIdle && t.heldOf(e) == 0 || e.state == entryBlocked && len(t.entries) > entriesMost {
+		if e.state == entryIdle && t.rows[e.id] == 0 || e.state == entryBlocked && len(t.entries) > entriesMost {
 			delete(t.entries, id)
 		}
 	}

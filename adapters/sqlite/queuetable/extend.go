@@ -12,57 +12,39 @@ import (
 // Extend implements [adapters.Queue]. The time at which the rows were marked is
 // renewed in the table; the claims stay as they are. In a table without claims it finds out which rows wait still.
 func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
-	type renewal struct {
-		claim *adapters.Claim
-		table *table
-		hold  *hold
-		ok    bool
-	}
 	stamp := q.nextStamp()
-	var renewals []renewal
-	q.mu.Lock()
-	for _, c := range claims {
-		t, h := q.held(c)
-		if h == nil {
-			lost = append(lost, c)
-			continue
+	q.claims.Lock()
+	rows, lost := q.claims.Extended(claims)
+	for _, r := range rows {
+		if s := r.Table.sql(); s.renew != "" { // until it is written either may stand in the row
+			r.Hold.former, r.Hold.stamp = r.Hold.stamp, s.timeValue(r.Table.layout.Columns.Claimed, textStamp, stamp)
 		}
-		if s := t.sql(); s.renew != "" { // until it is written either may stand in the row
-			h.former, h.stamp = h.stamp, s.timeValue(t.layout.Columns.Claimed, textStamp, stamp)
-		}
-		renewals = append(renewals, renewal{claim: c, table: t, hold: h})
 	}
-	q.mu.Unlock()
-	if len(renewals) == 0 {
+	q.claims.Unlock()
+	if len(rows) == 0 {
 		return lost, nil
 	}
-	err = lite.Transact(ctx, q.db, func(tx *sql.Tx) error {
-		for i := range renewals {
-			r := &renewals[i]
-			ok, err := renew(ctx, tx, r.table.sql(), r.hold)
-			if err != nil {
+	err = lite.Transact(ctx, q.db, func(tx *sql.Tx) (err error) {
+		for _, r := range rows {
+			if r.Done, err = renew(ctx, tx, r.Table.sql(), r.Hold); err != nil {
 				return err
 			}
-			r.ok = ok
 		}
 		return nil
 	})
+	q.claims.Lock()
+	defer q.claims.Unlock()
 	if err != nil {
-		q.mu.Lock()
-		for _, r := range renewals { // nothing was written
-			if r.table.sql().renew != "" {
-				r.hold.stamp = r.hold.former
+		for _, r := range rows { // nothing was written
+			if r.Table.sql().renew != "" {
+				r.Hold.stamp = r.Hold.former
 			}
 		}
-		q.mu.Unlock()
-		return nil, wrap(renewals[0].table.name, "extend claims", err)
+		return nil, wrap(rows[0].Table.name, "extend claims", err)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, r := range renewals {
-		if r.hold.former = r.hold.stamp; !r.ok {
-			lost = append(lost, r.claim)
-			r.table.end(r.claim.Key, r.hold, false)
+	for _, r := range rows {
+		if r.Hold.former = r.Hold.stamp; !r.Done {
+			lost = append(lost, q.claims.End(r)...)
 		}
 	}
 	return lost, nil
@@ -137,9 +119,9 @@ func (q *Queue) recover(ctx context.Context, tx *sql.Tx, t *table, s *statements
 		return 0, err
 	}
 	for _, m := range rows {
-		q.mu.Lock()
-		ours := t.holds[textOf(m.key)] != nil
-		q.mu.Unlock()
+		q.claims.Lock()
+		ours := t.Holds(textOf(m.key))
+		q.claims.Unlock()
 		if ours || m.since.IsZero() || time.Since(m.since) < q.timeout {
 			continue
 		}

@@ -3,7 +3,6 @@ package queuetable
 import (
 	"context"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -81,13 +80,13 @@ func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
 	if v.chosen[queuerow.RowKey{Table: v.table.name, Key: key}] {
 		return false
 	}
-	switch v.ours(key, r.Claimed, marked) {
-	case rowOurs:
+	switch v.whose(key, r.Claimed, marked) {
+	case queuerow.Ours:
 		return false
-	case rowTheirs:
+	case queuerow.Theirs:
 		v.table.block(v.at, time.Now().Add(blockedPause))
 		return true
-	case rowFree:
+	case queuerow.Free:
 	}
 	if v.Absent[queuerow.RowKey{Table: v.table.name, Key: key}] {
 		v.absent, v.solid = true, false
@@ -117,42 +116,22 @@ func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
 	return false
 }
 
-// owner says whose a row is.
-type owner int
-
-const (
-	rowFree owner = iota
-	rowOurs
-	rowTheirs
-)
-
-// ours says whose a row is. Where the table does not say who holds it, what a session of its lane held that has ended is
-// not ours: what became of it is still to be written, and may be refused.
-func (v *visit) ours(key string, claimed any, marked bool) owner {
-	v.q.mu.Lock()
-	defer v.q.mu.Unlock()
-	h := v.table.holds[key]
-	finished, ended := v.table.gone[key]
-	switch {
-	case ended && finished:
-		return rowOurs
-	case ended && h == nil: // it is lost, and the next claim begins with it
-		return rowTheirs
-	case h == nil && marked:
-		return rowTheirs
-	case h == nil:
-		return rowFree
-	case v.table.layout.Claimless():
-		if h.term != v.Terms[v.at.slot] {
-			h.blocking = true
-			return rowTheirs
+// whose says whose a row is. Where the table does not say who holds it, a row that a session of its lane held that has ended is
+// not ours: its result is still to be written, and may be refused.
+func (v *visit) whose(key string, claimed any, marked bool) queuerow.Owner {
+	v.q.claims.Lock()
+	defer v.q.claims.Unlock()
+	return v.table.Whose(key, marked, func(h *hold) queuerow.Owner {
+		ours := marked && (same(claimed, h.stamp) || same(claimed, h.former))
+		if v.table.layout.Claimless() {
+			ours = h.term == v.Terms[v.at.slot]
 		}
-		return rowOurs
-	case marked && (same(claimed, h.stamp) || same(claimed, h.former)):
-		return rowOurs
-	}
-	h.blocking = true // another process has taken it back; the next settle finds out
-	return rowTheirs
+		if ours {
+			return queuerow.Ours
+		}
+		h.blocking = true // until its session, or the next settle of a row that another process has taken back, ends it
+		return queuerow.Theirs
+	})
 }
 
 func same(a, b any) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
@@ -190,8 +169,8 @@ func (c *claim) mark(ctx context.Context) error {
 // Text columns hold its microseconds, which are random, so that claims that two
 // processes make in one millisecond differ. Integer columns hold milliseconds.
 func (q *Queue) nextStamp() time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.claims.Lock()
+	defer q.claims.Unlock()
 	now := time.Now().Truncate(time.Millisecond)
 	if !now.After(q.stamp) {
 		now = q.stamp.Add(time.Millisecond)
@@ -202,47 +181,29 @@ func (q *Queue) nextStamp() time.Time {
 
 // keep remembers what was claimed.
 func (c *claim) keep() {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
+	c.q.claims.Lock()
+	defer c.q.claims.Unlock()
 	for _, p := range c.picked {
-		c.q.tokens++
-		h := &hold{token: strconv.FormatInt(c.q.tokens, 10), key: p.key, at: p.at, term: c.Terms[p.at.slot]}
+		h := &hold{token: c.q.claims.Token(), key: p.key, at: p.at, term: c.Terms[p.at.slot]}
 		if !p.table.layout.Claimless() {
 			h.stamp = p.table.sql().timeValue(p.table.layout.Columns.Claimed, textStamp, c.stamp)
 			h.former = h.stamp
 		}
 		p.row.Claim.Token = h.token
-		if old := p.table.holds[p.row.ID]; old != nil {
-			p.table.end(p.row.ID, old, true)
-			delete(p.table.gone, p.row.ID)
-		}
-		p.table.holds[p.row.ID] = h
-		p.table.held[p.at.id]++
+		p.table.Keep(p.row.ID, h)
+		p.table.rows[p.at.id]++
 		c.rows = append(c.rows, p.row)
 	}
 }
 
-// look notes how much the claims so far have looked at. The caller has claiming and mu.
-func (t *table) look(c *claim) {
-	t.state = adapters.Look{Since: t.scan.whole, Next: t.scan.next, Due: t.blockedUntil, Unwanted: max(t.unwanted, t.unwantedBefore)}
+// look says how much the claims so far have looked at. The caller has claiming and the lock of the claims.
+func (t *table) look(c *claim) adapters.Look {
+	l := adapters.Look{Since: t.scan.whole, Next: t.scan.next, Due: t.blockedUntil, Unwanted: max(t.unwanted, t.unwantedBefore)}
 	switch {
 	case c.cut && len(t.ready) > 0:
-		t.state.Since, t.state.Next = time.Time{}, c.began
+		l.Since, l.Next = time.Time{}, c.began
 	case t.scan.running || t.lagging && !t.sql().rowless:
-		t.state.Next = c.began
+		l.Next = c.began
 	}
+	return l
 }
-
-// Looked implements [adapters.LookReporter].
-func (q *Queue) Looked() adapters.Look {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	states := make([]adapters.Look, len(q.tables))
-	for i, t := range q.tables {
-		states[i] = t.state
-	}
-	return queuerow.Looked(states...)
-}
-
-// heldOf counts the claimed rows of an entry.
-func (t *table) heldOf(e *entry) int { return t.held[e.id] }

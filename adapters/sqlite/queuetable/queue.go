@@ -69,11 +69,9 @@ type Queue struct {
 	// claiming is held while rows are claimed and while rows are put back: a row
 	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their entries.
 	claiming sync.Mutex
-	first    int // the table that is served first, in turn
 
-	mu     sync.Mutex // guards the holds of tables, and what follows
-	tokens int64      // that holds have had
-	stamp  time.Time  // of the last claim
+	claims queuerow.Claims[*table, *hold]
+	stamp  time.Time // of the last claim; guarded by the lock of claims
 }
 
 // hold is a claim that has not been settled.
@@ -86,6 +84,9 @@ type hold struct {
 	term     uint64 // of the lane; see [adapters.ClaimRequest]
 	blocking bool   // a group waits for its end
 }
+
+// Token implements [queuerow.Hold].
+func (h *hold) Token() string { return h.token }
 
 var (
 	_ adapters.Queue             = (*Queue)(nil)
@@ -127,6 +128,7 @@ func New(cfg Config) (*Queue, error) {
 	}
 	name, _ := lite.File(cfg.Path) // it was opened
 	q.db, q.file = db, lite.WatchFile(name)
+	q.claims.Init(&cfg.Layout, q.tables)
 	q.Operators = newOperators(q, &cfg)
 	return q, nil
 }
@@ -137,16 +139,6 @@ func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBat
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until a recovery; put them back before.
 func (q *Queue) Close() error { return q.db.Close() }
-
-// table returns a table by its name as configured.
-func (q *Queue) table(name string) *table {
-	for _, t := range q.tables {
-		if t.name == name {
-			return t
-		}
-	}
-	return nil
-}
 
 // wrap says what failed, and of which table.
 func wrap(table, what string, err error) error {
@@ -163,31 +155,5 @@ func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
 	return t.describe(ctx, q.db)
 }
 
-// held returns the hold that a claim stands for; nil when it is lost. The caller has mu.
-func (q *Queue) held(c *adapters.Claim) (*table, *hold) {
-	t := q.table(c.Table)
-	if t == nil {
-		return nil, nil
-	}
-	if h := t.holds[c.Key]; h != nil && h.token == c.Token {
-		return t, h
-	}
-	return t, nil
-}
-
-// end forgets a hold. Unless the row is finished its entry is looked at again. The caller has mu.
-func (t *table) end(key string, h *hold, finished bool) {
-	if t.holds[key] != h {
-		return
-	}
-	delete(t.holds, key)
-	if t.inClaim {
-		t.gone[key] = finished
-	}
-	if t.held[h.at.id]--; t.held[h.at.id] == 0 {
-		delete(t.held, h.at.id)
-	}
-	if !finished || h.blocking {
-		t.returned = append(t.returned, h.at)
-	}
-}
+// Looked implements [adapters.LookReporter].
+func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,53 +19,32 @@ const settleArgs = 9
 // Settle implements [adapters.Queue].
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	s := &settling{q: q, now: time.Now()}
-	if !s.add(results) {
-		return s.lost, nil
+	q.claims.Lock()
+	s.rows, lost = q.claims.Held(results)
+	q.claims.Unlock()
+	if len(s.rows) == 0 {
+		return lost, nil
 	}
-	if s.back { // nothing may be claimed now that is behind what is put back
+	if slices.ContainsFunc(s.rows, func(r *settled) bool { return !r.Effect.Ends() }) { // nothing may be claimed now that is behind what is put back
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
 	}
 	if err := lite.Transact(ctx, q.db, s.run); err != nil {
-		return nil, wrap(s.rows[0].table.name, "settle", err)
+		return nil, wrap(s.rows[0].Table.name, "settle", err)
 	}
-	return s.finish(), nil
+	q.claims.Lock()
+	defer q.claims.Unlock()
+	return append(lost, q.claims.End(s.rows...)...), nil
 }
+
+// settled is a row that is settled.
+type settled = queuerow.Settled[*table, *hold]
 
 // settling is one call of Settle.
 type settling struct {
 	q    *Queue
 	now  time.Time
-	rows []settled
-	lost []*adapters.Claim
-	back bool // rows go back
-}
-
-// settled is a row that is settled.
-type settled struct {
-	*adapters.ClaimResult
-	table  *table
-	hold   *hold
-	effect queuerow.Effect
-	done   bool // the statement has changed it
-}
-
-// add takes the results of claims that are held; others are lost.
-func (s *settling) add(results []adapters.ClaimResult) (some bool) {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for i := range results {
-		r := &results[i]
-		t, h := s.q.held(r.Claim)
-		if h == nil {
-			s.lost = append(s.lost, r.Claim)
-			continue
-		}
-		row := settled{ClaimResult: r, table: t, hold: h, effect: queuerow.EffectOf(t.layout, r)}
-		s.back = s.back || !row.effect.Ends()
-		s.rows = append(s.rows, row)
-	}
-	return len(s.rows) > 0
+	rows []*settled
 }
 
 // run writes the results.
@@ -72,15 +52,14 @@ func (s *settling) run(tx *sql.Tx) error {
 	ctx := context.Background() // the transaction has its own
 	fences, stmts := map[laneEpoch]bool{}, map[string]*sql.Stmt{}
 	deleted := map[*table]bool{}
-	for i := range s.rows {
-		r := &s.rows[i]
-		r.done = false
-		text, args := r.write(s.now)
+	for _, r := range s.rows {
+		r.Done = false
+		text, args := r.Table.sql().settle(r, s.now)
 		if text == "" {
-			r.done = true
+			r.Done = true
 			continue
 		}
-		if r.table.layout.Claimless() && s.q.fenced {
+		if r.Table.layout.Claimless() && s.q.fenced {
 			ok, err := fence(ctx, tx, fences, laneEpoch{r.Lane, r.Epoch})
 			if err != nil {
 				return err
@@ -105,8 +84,8 @@ func (s *settling) run(tx *sql.Tx) error {
 		if err != nil {
 			return err
 		}
-		r.done = n > 0
-		deleted[r.table] = deleted[r.table] || r.done && strings.HasPrefix(text, "DELETE")
+		r.Done = n > 0
+		deleted[r.Table] = deleted[r.Table] || r.Done && strings.HasPrefix(text, "DELETE")
 	}
 	failpoint.Hit(failpoint.InSettle)
 	return s.noteDeleted(ctx, tx, deleted)
@@ -122,11 +101,11 @@ func (s *settling) noteDeleted(ctx context.Context, tx *sql.Tx, tables map[*tabl
 		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(_rowid_), 0) FROM "+lite.Quote(t.name)).Scan(&newest); err != nil {
 			return err
 		}
-		s.q.mu.Lock()
+		s.q.claims.Lock()
 		if t.newest == unread || newest < t.newest {
 			t.newest = newest
 		}
-		s.q.mu.Unlock()
+		s.q.claims.Unlock()
 	}
 	return nil
 }
@@ -148,40 +127,25 @@ func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpo
 	return ok, err
 }
 
-// write is the statement for an effect; empty: there is nothing to write.
-func (r *settled) write(now time.Time) (text string, args []any) {
-	s := r.table.sql()
+// settle is the statement for an effect; empty: there is nothing to write.
+func (s *statements) settle(r *settled, now time.Time) (text string, args []any) {
 	c, message, due := &s.layout.Columns, any(nil), any(nil)
-	switch r.effect.Change {
+	switch r.Effect.Change {
 	case queuerow.Done:
 		text = s.Done
 	case queuerow.DeadLetter:
-		text = s.Dead[r.effect.Status]
+		text = s.Dead[r.Effect.Status]
 	case queuerow.Retry:
-		if text = s.Retry; !r.effect.Due.IsZero() {
-			due = s.timeValue(c.NextAttempt, textTime, r.effect.Due)
+		if text = s.Retry; !r.Effect.Due.IsZero() {
+			due = s.timeValue(c.NextAttempt, textTime, r.Effect.Due)
 		}
 	case queuerow.Release:
 		text = s.Put
 	case queuerow.Leave:
 	}
-	if r.effect.Error != "" {
-		message = r.effect.Error
+	if r.Effect.Error != "" {
+		message = r.Effect.Error
 	}
-	return text, []any{r.hold.key, r.hold.stamp, r.hold.former, r.effect.Attempts, message, due,
+	return text, []any{r.Hold.key, r.Hold.stamp, r.Hold.former, r.Effect.Attempts, message, due,
 		s.timeValue(c.Done, textTime, now), s.timeValue(c.Updated, textTime, now), nil}
-}
-
-// finish ends the claims, and returns those that are lost.
-func (s *settling) finish() []*adapters.Claim {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for i := range s.rows {
-		r := &s.rows[i]
-		if !r.done {
-			s.lost = append(s.lost, r.Claim)
-		}
-		r.table.end(r.Claim.Key, r.hold, r.done && r.effect.Ends())
-	}
-	return s.lost
 }

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // table is one table and what is known about it.
 type table struct {
 	Table
+	queuerow.Held[*hold]
 	name   string // as configured
 	layout *Layout
 	maxRow int64
@@ -22,14 +24,10 @@ type table struct {
 	text  atomic.Pointer[statements] // nil: not described yet
 	stale bool                       // it is to be described again; guarded by claiming
 
-	// Guarded by the queue's mu.
-	holds    map[string]*hold // by key
-	held     map[string]int   // rows by entry
-	inClaim  bool             // a claim is under way
-	gone     map[string]bool  // holds that have ended since it began, and whether the rows are finished: what it reads may be older
-	returned []*entry         // to be looked at again
-	state    adapters.Look    // of the claims so far
-	newest   int64            // the largest rowid after rows were deleted; unread: none were
+	// Guarded by the lock of the queue's claims.
+	rows     map[string]int // that are held, by entry
+	returned []*entry       // to be looked at again
+	newest   int64          // the largest rowid after rows were deleted; unread: none were
 
 	// Guarded by claiming.
 	entries                  map[string]*entry
@@ -51,9 +49,20 @@ type table struct {
 const unread = -1
 
 func newTable(of Table, l *Layout, maxRow int64) *table {
-	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, holds: map[string]*hold{}, held: map[string]int{}, newest: unread, deleted: unread}
+	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, rows: map[string]int{}, newest: unread, deleted: unread}
+	t.Held = queuerow.NewHeld(t.ended)
 	t.restart()
 	return t
+}
+
+// ended counts a hold that has ended. Unless its row is finished, the entry is looked at again.
+func (t *table) ended(h *hold, finished bool) {
+	if t.rows[h.at.id]--; t.rows[h.at.id] == 0 {
+		delete(t.rows, h.at.id)
+	}
+	if !finished || h.blocking {
+		t.returned = append(t.returned, h.at)
+	}
 }
 
 // sql are the statements, once they are known.
