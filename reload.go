@@ -24,7 +24,7 @@ var errEnded = errors.New("the relay has ended")
 //
 // The admin server continues meanwhile; /readyz says not ready during the change,
 // and counters begin at 0 again. A change of the section admin has an effect at
-// the next start only. What was supplied with [WithDestination],
+// the next start only. A part that was supplied with [WithDestination],
 // [WithBatchDestination] or [WithSource] is closed with the configuration that
 // used it, so such a relay cannot be reloaded.
 func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {

@@ -50,8 +50,8 @@ const nameRoutesLimit = 5 * time.Second
 // nameRoutesMost is where counting the rows before a new route stops.
 const nameRoutesMost = 10_000
 
-// whereItBegins is what is known of a new route's first read, for the log. What a
-// source or a state store does not know is left out.
+// whereItBegins is what is known of a new route's first read, for the log. Facts that the
+// source or the state store does not know are left out.
 func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any {
 	ctx, cancel := context.WithTimeout(ctx, nameRoutesLimit)
 	defer cancel()

@@ -27,7 +27,7 @@ type Controls interface {
 	Resume(ctx context.Context, p Pause) (bool, error)
 
 	// Release gives up those of the lanes that the instance owns, so that they
-	// have no owner. What is to be settled must have been.
+	// have no owner. Settle them before.
 	Release(ctx context.Context, instance string, lanes []LaneRef) error
 
 	// Move sets the cursors of a route, creating rows that do not exist. Epochs

@@ -20,7 +20,7 @@ type DeadRows interface {
 	// ([ParkedRedrive]), or deletes them ([ParkedPurge]), in one transaction. Rows
 	// that are no longer dead are left as they are. It calls record with the
 	// number of those that it changes before it commits, unless that is 0; when record
-	// returns an error nothing is changed. What record writes to a state store, it writes with the context that it is
+	// returns an error nothing is changed. record writes to a state store with the context that it is
 	// given: a store in the same SQLite file joins the transaction.
 	ChangeDead(ctx context.Context, action ParkedAction, rows []DeadKey, record func(ctx context.Context, changed int) error) (int, error)
 }

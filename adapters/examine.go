@@ -128,7 +128,7 @@ func RebaserOf(s Source) (r Rebaser, ok bool) {
 }
 
 // FindingsOf makes broken findings of an error, one of each error that was
-// joined. What is to be done stands in the texts of errors behind a semicolon,
+// joined. The fix stands in the texts of errors behind a semicolon,
 // or is a statement of SQL behind a colon.
 func FindingsOf(subject string, err error) []Finding {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

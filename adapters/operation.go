@@ -16,7 +16,7 @@ type Operation struct {
 	ID   string // ascending with the time of the order
 	Kind OperationKind
 
-	// What it changes: Filter selects parked messages, those that existed at CreatedAt, and
+	// The messages that it changes: Filter selects parked messages, those that existed at CreatedAt, and
 	// those rows of the tables of Sources that are dead when they are reached. Its
 	// limit bounds them all; 0: no limit. Filter.After is not used.
 	Filter  ParkedFilter

@@ -92,7 +92,7 @@ type ClaimRequest struct {
 
 	// Wants is another number whenever Slots and Match may want rows that they did
 	// not want before, or that Later refused. With the same number the queue may pass over what it
-	// has seen refused. 0: nothing is remembered. What was remembered of a lane is not valid when it
+	// has seen refused. 0: nothing is remembered. The notes of a lane are not valid when it
 	// opens again: another instance has run it since.
 	Wants uint64
 

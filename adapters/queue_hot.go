@@ -7,7 +7,7 @@ import "time"
 //
 // A row is claimed from memory only if nothing of its group can be before it: the statement that inserts it also
 // returns what waits in its group, and all of that must be held by this process, or be done, when the row is
-// claimed. What is not certain is left to [Queue.Claim], which finds the row in the table.
+// claimed. An uncertain row is left to [Queue.Claim], which finds the row in the table.
 type HotQueue interface {
 	Queue
 

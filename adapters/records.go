@@ -34,7 +34,7 @@ type AuditWriter interface {
 type FailureCounter interface {
 	// CountFailures groups the messages of a route (empty: of all) that have an error by what failed, and
 	// returns so many groups at most; more reports that there are others, or that some messages were not looked
-	// at. What it looks at is bounded, however many messages there are.
+	// at. It looks at a bounded number, however many messages there are.
 	CountFailures(ctx context.Context, route string, most int) (failures []ParkedFailure, more bool, err error)
 }
 

@@ -83,7 +83,7 @@ const (
 	RetainPartitions RetentionMode = "partitions" // whole partitions of positions
 )
 
-// What a zero in a [Retention] means.
+// The defaults of a [Retention], for values that are zero.
 const (
 	DefaultRetainBatch   = 10_000
 	DefaultPartitionRows = 1_000_000

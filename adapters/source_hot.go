@@ -4,7 +4,7 @@ package adapters
 //
 // A row is delivered from memory only if nothing of its group can be before it: the statement that inserts it also returns what
 // was inserted before, and all of that must have been read by then, or have been delivered from memory itself. The row is read later, too, as it
-// stands in the table, and is then known. What is not certain is left to Fetch.
+// stands in the table, and is then known. Uncertain rows are left to Fetch.
 type HotSource interface {
 	Source
 

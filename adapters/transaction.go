@@ -79,7 +79,7 @@ type TxQueue interface {
 	// results say, and commits. An error of deliver rolls back and is returned as it is. Claims that are
 	// lost roll back too, and are returned. After a commit the claims have ended.
 	//
-	// What is said of unknown outcomes at [TxStateStore] holds here too.
+	// Unknown outcomes are as described at [TxStateStore].
 	Transact(ctx context.Context, results []ClaimResult, deliver func(ctx context.Context, tx any) error) (lost []*Claim, err error)
 }
 

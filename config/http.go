@@ -128,7 +128,7 @@ func (s StatusCode) String() string { return strconv.Itoa(int(s)) }
 // StatusAction is what an answer means for the messages of the request.
 type StatusAction string
 
-// What an answer can mean.
+// The meanings of an answer.
 const (
 	StatusDelivered   StatusAction = "delivered"   // taken
 	StatusSkip        StatusAction = "skip"        // counted as skipped

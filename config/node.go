@@ -74,7 +74,7 @@ type place struct {
 // plainKey is a key that needs no quotes in a path.
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// joinPath adds a key to a path. What does not look like a key may be a secret
+// joinPath adds a key to a path. Text that does not look like a key may be a secret
 // in the wrong place.
 func joinPath(path, key string) string {
 	switch {

@@ -20,7 +20,7 @@ type Route struct {
 	To string `yaml:"-"`
 }
 
-// Match selects messages. What is not given matches everything.
+// Match selects messages. A key that is not given matches everything.
 type Match struct {
 	Types          []Glob   `yaml:"types" min:"1" doc:"Event types; one must match."`
 	AggregateTypes []Glob   `yaml:"aggregate_types" min:"1" doc:"Aggregate types; one must match."`

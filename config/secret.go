@@ -85,7 +85,7 @@ func (s SecretURL) Scheme() string {
 }
 
 // String shows scheme, user, host and path; the password and the values of
-// parameters are masked. What cannot be taken apart is masked as a whole.
+// parameters are masked. A URL that cannot be taken apart is masked as a whole.
 func (s SecretURL) String() string {
 	text := s.Reveal()
 	if text == "" {

@@ -137,7 +137,7 @@ func (b *Breaker) attempt(
 	return produced, err
 }
 
-// What an attempt says about the address; nil: that it works.
+// The conclusions from an attempt about the address; nil: it works.
 var (
 	errNothing = errors.New("nothing")
 	errFailure = errors.New("that it fails")

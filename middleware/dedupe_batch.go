@@ -62,7 +62,7 @@ func (c *coalesced) record(ctx context.Context, events []adapters.Sighting) ([]s
 	}
 	c.expirable += 2 * len(events)
 	if c.expirable >= expireStep || time.Since(c.expired) >= expirePause {
-		// What is not deleted now is deleted later; a store that fails will
+		// Keys that are not deleted now are deleted later; a store that fails will
 		// say so when something is asked of it.
 		_, _ = c.Expire(ctx, max(c.expirable, expireStep))
 		c.expirable, c.expired = 0, time.Now()

@@ -22,8 +22,8 @@ import (
 // not. One layer without the marker makes the whole chain run around the delivery, the
 // layers with it included, so these must work both ways.
 //
-// What a marked layer does before it calls its handler happens after the delivery: a
-// message that it changes has been sent as it was, and an error that it returns for a
+// The work of a marked layer before it calls its handler happens after the delivery: a
+// message that it changes has been sent unchanged, and an error that it returns for a
 // delivered message is logged and has no effect. One that does not call its handler at
 // all is wrong: the outcome of the delivery counts, so a failed message is attempted
 // again, and the route logs it once.

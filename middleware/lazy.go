@@ -41,7 +41,7 @@ func (c *lazyContext) Deadline() (time.Time, bool) {
 // Done arms the context.
 func (c *lazyContext) Done() <-chan struct{} { return c.arm().Done() }
 
-// Err returns nil while the context lasts. What it first answers otherwise
+// Err returns nil while the context lasts. Its first other answer
 // must hold forever and agree with Done, so it is left to the armed context.
 func (c *lazyContext) Err() error {
 	if ctx := c.armed.Load(); ctx != nil {

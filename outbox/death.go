@@ -60,7 +60,7 @@ func (d Death) Mark(m message.Metadata) {
 // false if the message has no death.
 func DeathOf(m message.Metadata) (d Death, ok bool) {
 	d = Death{Reason: m[MetaPoisonReason], Error: m[MetaPoisonError], Route: m[MetaPoisonRoute]}
-	// What others wrote wrongly is left empty: the reason marks a dead message.
+	// Values that others wrote wrongly are left empty: the reason marks a dead message.
 	d.Attempts, _ = strconv.Atoi(m[MetaPoisonAttempts])
 	d.At, _ = time.Parse(time.RFC3339Nano, m[MetaPoisonAt])
 	return d, d.Reason != ""

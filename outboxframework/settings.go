@@ -47,8 +47,8 @@ func NewSettings() *Settings {
 // SetDispatcherWorkers sets how many events are with listeners at once. Default: 4.
 func (s *Settings) SetDispatcherWorkers(n int) *Settings { s.dispatcherWorkers = n; return s }
 
-// SetHotQueueCapacity sets how many committed events may wait in memory for a worker, where the client has the relay's HotPath. What has
-// no room is left to the poller. 0: there is no hot path. Default: 1000.
+// SetHotQueueCapacity sets how many committed events may wait in memory for a worker, where the client has the relay's HotPath. Events
+// without room are left to the poller. 0: there is no hot path. Default: 1000.
 func (s *Settings) SetHotQueueCapacity(n int) *Settings { s.hotQueueCapacity = n; return s }
 
 // SetColdQueueCapacity sets how many rows are in memory at once. Default: 1000.

@@ -159,7 +159,7 @@ func (p Poll) WithDefaults() Poll {
 
 // Hot bounds what is delivered from memory.
 type Hot struct {
-	// Capacity is how many committed rows may wait for their lanes. What has no room is found by the next poll. 0: nothing is
+	// Capacity is how many committed rows may wait for their lanes. The next poll finds those without room. 0: nothing is
 	// delivered from memory.
 	Capacity int
 

@@ -29,7 +29,7 @@ func (r *Router) Trace(id string, at []adapters.RowPlace) (instance string, trac
 	for i := range traces {
 		traces[i].Instance = r.cfg.Instance
 	}
-	// What is surest comes first.
+	// The surest trace comes first.
 	rank := map[adapters.TraceStage]int{adapters.TraceSending: 0, adapters.TraceWaiting: 1, adapters.TraceEnded: 2, adapters.TraceSkipped: 3, adapters.TraceSettled: 4}
 	slices.SortStableFunc(traces, func(a, b adapters.Trace) int { return cmp.Compare(rank[a.Stage], rank[b.Stage]) })
 	return r.cfg.Instance, traces

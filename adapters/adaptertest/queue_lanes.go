@@ -54,7 +54,7 @@ func testQueueLanesOpen(t *testing.T, s *queueSuite) {
 }
 
 // testQueueLaneComesBack: a lane is handed over, with a row that goes back, and comes
-// back. What the next owner has claimed by then ends the prefix of its group, although the
+// back. A row that the next owner has claimed by then ends the prefix of its group, although the
 // queue had read the group beyond that row before.
 func testQueueLaneComesBack(t *testing.T, s *queueSuite) {
 	other := s.Open(t)
@@ -272,8 +272,8 @@ func (m *queueMoves) move(slot, to int, clean bool) {
 	m.wants[to] += uint64(len(m.queues))
 }
 
-// fenced makes a next owner of a lane without claims. What the former one holds still is not its own: it
-// settles none of it.
+// fenced makes a next owner of a lane without claims. Rows that the former one still holds are not its own: it
+// settles none of them.
 func (m *queueMoves) fenced(slot, from int) {
 	m.t.Helper()
 	var results []adapters.ClaimResult

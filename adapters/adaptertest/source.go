@@ -16,8 +16,8 @@ type SourceHarness struct {
 	// Source reads the table. The suite closes it.
 	Source adapters.Source
 
-	// Insert writes the rows in their order, in one transaction. What the
-	// database itself sets (position, slot, created at) is ignored. It may be
+	// Insert writes the rows in their order, in one transaction. Values that the
+	// database itself sets (position, slot, created at) are ignored. It may be
 	// called concurrently.
 	Insert func(t *testing.T, rows ...adapters.Row)
 

@@ -63,7 +63,7 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 	}
 }
 
-// What an operator took away does not come back with the settle of an attempt that
+// A row that an operator took away does not come back with the settle of an attempt that
 // was in flight; what was never written is written, whatever its seq.
 func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4, 5)
@@ -84,9 +84,9 @@ func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 	}
 }
 
-// What an operator redrove stays as that left it: the settle of an attempt that was under
-// way does not overwrite it, whatever became of the attempt, unless it was a delivery. What its owner knows
-// to have no attempts is written.
+// A row that an operator redrove stays as that left it: the settle of an attempt that was under
+// way does not overwrite it, whatever became of the attempt, unless it was a delivery. A row of which its owner knows
+// no attempts is written.
 func testRedrivenStaysRedriven(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4)
 	rows := []adapters.Parked{parked(1, "g", adapters.ParkedRetrying), parked(2, "h", adapters.ParkedRetrying), parked(3, "i", adapters.ParkedRetrying)}

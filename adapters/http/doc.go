@@ -4,7 +4,7 @@
 // # What travels
 //
 // Format raw sends the array of payloads, each byte for byte, as
-// application/json. What identifies a message has no place in such an array:
+// application/json. The identity of a message has no place in such an array:
 // it travels in headers when the batch has one message (Idempotency-Key with
 // the event id, Outrider-Type, Outrider-Position, Outrider-Lane), and otherwise
 // only if the payloads hold it. A receiver that wants it with every message

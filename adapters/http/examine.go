@@ -20,8 +20,8 @@ var _ adapters.Examiner = (*Destination)(nil)
 const examineTimeout = 10 * time.Second
 
 // Examine implements [adapters.Examiner]: it connects, looks at the certificate,
-// and asks with OPTIONS, without credentials and without a body. What the answer
-// is says little: many receivers know POST only.
+// and asks with OPTIONS, without credentials and without a body. The status of
+// the answer says little: many receivers know POST only.
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	base := d.target.Base()
 	ask := base.Scheme + "://" + base.Host + "/"

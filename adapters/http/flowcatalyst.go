@@ -23,7 +23,7 @@ const FlowCatalystRequests = 10
 // FlowCatalyst completes a configuration for the API of FlowCatalyst, whose
 // base URL it has: a JSON array of the payloads as they are stored, at most 100
 // of one group in a request, 10 requests at once, 10 s to connect and 30 s for
-// a request. What cfg says already stays, except for paths and format.
+// a request. Values that cfg has already stay, except for paths and format.
 //
 // Rows of kind EVENT go to /api/events/batch, those of kind DISPATCH_JOB to
 // /api/dispatch/jobs/batch. Messages without a kind, of tables that hold one
@@ -52,7 +52,7 @@ func FlowCatalyst(cfg Config) Config {
 
 // FlowCatalystV2 completes a configuration for the API that FlowCatalyst's current SDKs write rows for: {"items": [...]}, at
 // most 100 in a request and of each group one, to /api/events/batch, /api/dispatch-jobs/batch and /api/audit-logs/batch by the
-// kind of the rows. The answer says of each item what became of it. What cfg says already stays, except for paths and format.
+// kind of the rows. The answer has the result of each item. Values that cfg has already stay, except for paths and format.
 //
 // BAD_REQUEST and FORBIDDEN of an item are permanent, SKIPPED is success, everything else is a failed attempt. Of
 // answers without results 400 is permanent, for the item that it turns out to be about; the others are as [FlowCatalyst] has them.

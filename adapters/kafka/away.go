@@ -197,8 +197,8 @@ func (d *Destination) Unanswered() []adapters.AddressStatus {
 	return out
 }
 
-// lost is called when no broker answers a wave. What was sent is waited for, unless
-// it is part of a transaction, which is aborted then.
+// lost is called when no broker answers a wave. Sent records are waited for, unless
+// the wave is part of a transaction, which is aborted then.
 func (b *bisection) lost(cancel context.CancelCauseFunc) func(error) {
 	d, topic, transaction, reach := b.d, b.w.topic, b.c.transactional != "", &b.c.watch.reach
 	return func(err error) {

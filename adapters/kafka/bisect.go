@@ -56,8 +56,8 @@ func (b *bisection) sendFirst() bool {
 	return true
 }
 
-// failRest ends a wave of which only the first record was tried. What keeps the
-// topic from being written to is the error of all; anything else is the first one's.
+// failRest ends a wave of which only the first record was tried. An error that keeps the
+// topic from being written to is the error of all; any other one is the first one's.
 func (b *bisection) failRest(err error) {
 	if outbox.KindOf(err) != outbox.KindUnavailable {
 		err = errBehind

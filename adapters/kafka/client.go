@@ -159,8 +159,8 @@ type logger struct{ to *slog.Logger }
 // Level implements kgo.Logger.
 func (logger) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 
-// Log implements kgo.Logger. What franz-go calls an error comes back from
-// Deliver as well, and is logged where its verdict is decided.
+// Log implements kgo.Logger. Deliver returns the errors of franz-go as well;
+// they are logged where their verdicts are decided.
 func (l logger) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
 	l.to.Debug("kafka client: "+msg, keyvals...)
 }

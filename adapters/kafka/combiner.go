@@ -20,8 +20,8 @@ import (
 // lanes have no group in common: order is not touched.
 //
 // A lane that is called off leaves, and the wave continues for the others: they were
-// not called off, and what is in the topic already would be sent again. What the lane
-// had in the wave may still arrive, as it may after any end of a delivery. It is not
+// not called off, and what is in the topic already would be sent again. Records of the lane
+// in the wave may still arrive, as after any end of a delivery. They are not
 // sent again before that, since the topic's next wave waits for this one.
 const (
 	combinedMessages = 8 * maxWaveMessages
@@ -126,7 +126,7 @@ func (d *delivery) unknown(topic string) []error {
 }
 
 // known is the outcome of a delivery whose wave has ended, perhaps because all left.
-// What has no outcome for that ended for the delivery's own reason.
+// Messages that have no outcome for that ended for the delivery's own reason.
 func (d *delivery) known(topic string) []error {
 	if d.with == nil || d.errs == nil {
 		return d.errs

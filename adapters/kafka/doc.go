@@ -29,8 +29,8 @@
 // own ([Destination.Fence]): a client with the lane's transactional id, which
 // shuts the former owner out, and each wave a transaction. Nothing is sent
 // together with other lanes. When one record of a transaction fails all of them
-// do, so the bisection for a culprit is over the whole wave. What a client cannot
-// recover from costs it, too; the next one checks that the lane is still its own.
+// do, so the bisection for a culprit is over the whole wave. A client ends, too, at an error that it cannot
+// recover from; the next one checks that the lane is still its own.
 // docs/exclusive.md describes when to use this and what it costs.
 //
 // # Formats

@@ -140,7 +140,7 @@ func isDenied(err error) bool {
 }
 
 // isLasting reports whether the brokers would give the same answer again, as far as
-// Kafka's protocol goes; but permissions are granted, and brokers upgraded. What is of
+// Kafka's protocol goes; but permissions are granted, and brokers upgraded. An error of
 // one topic says nothing about the client.
 func isLasting(err error) bool {
 	code, ok := errors.AsType[*kerr.Error](err)

@@ -27,7 +27,7 @@ import (
 //
 // franz-go initialises again by itself to recover from errors, but then tells
 // the broker which id and epoch it had, and the broker refuses if they are not
-// the last ones. What cannot be recovered costs the client.
+// the last ones. An error that cannot be recovered ends the client.
 type fencedProducer struct {
 	*Destination
 	id    string
@@ -208,7 +208,7 @@ func (p *fencedProducer) confirm(ctx context.Context) error {
 	return nil
 }
 
-// drop closes the client. What it had in flight is aborted by the next initialisation
+// drop closes the client. Its transaction in flight is aborted by the next initialisation
 // of the id or, without one, by the broker after a while.
 func (p *fencedProducer) drop() {
 	if p.client != nil {

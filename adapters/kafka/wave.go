@@ -141,7 +141,7 @@ func batchSize(r *kgo.Record) int {
 }
 
 // send produces the records of the indices and returns when the outcome of each
-// is known. What failed is in w.failed.
+// is known. w.failed has those that failed.
 func (w *wave) send(ctx context.Context, c *client, indices []int) {
 	w.failed = w.failed[:0]
 	w.sent = int64(len(indices))

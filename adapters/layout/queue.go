@@ -24,8 +24,8 @@ type Queue struct {
 	DefaultGroup string
 
 	// DeadBy are statuses of dead rows beside Statuses.Dead, by what a row died of: the code of the
-	// receiver's answer (outbox.Error.Code) or, without one, the kind of the error ("permanent"). What is not
-	// in it gets Statuses.Dead.
+	// receiver's answer (outbox.Error.Code) or, without one, the kind of the error ("permanent"). Other errors
+	// get Statuses.Dead.
 	DeadBy map[string]string
 
 	// DoneIsDeleted: a row that was delivered is deleted, and has no status Done.

@@ -90,7 +90,7 @@ func (t *table) died(raw bson.Raw) time.Time {
 	return time.Time{}
 }
 
-// deadFilter is what a page has in it. What was created at no time comes first.
+// deadFilter selects the documents of a page. Documents without a time come first.
 func (t *table) deadFilter(f adapters.DeadFilter) (bson.D, error) {
 	names := &t.q.fields
 	filter := bson.D{{Key: names.Status, Value: t.q.layout.Statuses.Dead}}

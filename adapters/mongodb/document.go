@@ -88,7 +88,7 @@ func (t *table) nameOf(v bson.RawValue) (name string, ok bool) {
 	return v.StringValueOK()
 }
 
-// decode makes a row of a whole document. What cannot be decoded is in its Err; the rest of the row is there all the same.
+// decode makes a row of a whole document. Its Err has the values that cannot be decoded; the rest of the row is there all the same.
 func (t *table) decode(raw bson.Raw) *adapters.Row {
 	f := &t.q.fields
 	row := &adapters.Row{ID: textOf(raw.Lookup(f.Key)), Kind: t.Kind, Type: text(raw.Lookup(f.Type))}

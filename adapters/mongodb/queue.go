@@ -18,7 +18,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/layout"
 )
 
-// What a queue looks like is described in package layout.
+// Package layout describes queues.
 type (
 	// Layout says what the fields and statuses of documents are called.
 	Layout = layout.Queue

@@ -86,7 +86,7 @@ func (v *visit) whose(d *document) queuerow.Owner {
 	return of
 }
 
-// match has the request match what was fetched. What was chosen and is not among it has been taken by another process; if
+// match has the request match fetched documents. A chosen one that is not among them has been taken by another process; if
 // fetching has ended before, it is fetched in the next turn.
 func (v *visit) match(wholes map[string]whole, all bool) (wanted []*pick) {
 	for _, i := range v.chosen {

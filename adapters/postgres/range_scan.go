@@ -20,7 +20,7 @@ import (
 // are sorted here. (Handing over what has come part by part, while it is in the
 // processor's caches, was tried: lanes then got so little at a time that it cost more.)
 //
-// What a cursor means is not touched: late rows are read as ever, by the same
+// The meaning of a cursor stays: late rows are read as ever, by the same
 // statement and so in the same snapshot, and a read that took all that it had in a
 // range scan has seen everything of its slot up to the last row of any slot there.
 

@@ -17,7 +17,7 @@ import (
 var _ adapters.Retainer = (*Source)(nil)
 
 // Retention, in short transactions of its own: see retention_rows.go and
-// retention_partitions.go. What may go is decided in retention_cover.go.
+// retention_partitions.go. retention_cover.go decides which rows may go.
 
 const (
 	// retentionLock lets one process at a time remove rows of a table. It ends
@@ -184,7 +184,7 @@ func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors)
 			}
 			back := s.retention.ahead[key] || newest.Xmax > xmax || c.Position > last
 			if !back {
-				// What is gone says nothing here: rows may go that were at a cursor.
+				// A missing row says nothing here: rows may go that were at a cursor.
 				there, _, err := s.anchored(ctx, c)
 				if err != nil {
 					return err

@@ -63,7 +63,7 @@ type Source struct {
 	floor     atomic.Pointer[floor] // nil: none is known
 	hot       hot                   // nil: not known yet
 
-	// What follows is guarded by the reader's lock.
+	// The fields below are guarded by the reader's lock.
 	limits         limits
 	rangeScan      *reader.Statement // on the connection that reads; nil until a range scan is read
 	rangeScanPause int               // fetches without a range scan

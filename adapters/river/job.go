@@ -26,7 +26,7 @@ func (j job) Kind() string { return j.kind }
 // MarshalJSON implements json.Marshaler.
 func (j job) MarshalJSON() ([]byte, error) { return j.args, nil }
 
-// What River allows as the name of a queue.
+// The names that River allows for a queue.
 var queueName = regexp.MustCompile(`\A[a-z0-9]+([_-]?[a-z0-9]+)*\z`)
 
 const longestQueue = 64

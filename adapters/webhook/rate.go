@@ -70,7 +70,7 @@ func (l *limits) wait(ctx context.Context, shown, address string) error {
 	}
 	most := maxTurn
 	if deadline, ok := ctx.Deadline(); ok {
-		// What is left after the wait must do for the request.
+		// The time left after the wait must be enough for the request.
 		most = min(most, time.Until(deadline)/2)
 	}
 	limited, cancel := context.WithTimeout(ctx, most)

@@ -13,7 +13,7 @@
 // message has them. Every error of the package is permanent ([outbox.Permanent]):
 // the same message can never be encoded.
 //
-// What the package is not: it opens no connection and knows no transport's
+// Not in this package: it opens no connection and knows no transport's
 // limits or escaping rules; adapters do.
 package format
 

@@ -39,7 +39,7 @@ func appendMember(dst []byte, name, value string) []byte {
 
 const hex = "0123456789abcdef"
 
-// appendString appends s as a JSON string. What is not UTF-8 becomes U+FFFD,
+// appendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD,
 // since JSON cannot hold it.
 func appendString(dst []byte, s string) []byte {
 	if !utf8.ValidString(s) {

@@ -99,7 +99,7 @@ func (t *Target) addQuery(query string) error {
 	return nil
 }
 
-// escapePath makes a value part of a segment of the path. What could make it more
+// escapePath makes a value part of a segment of the path. A value that could make it more
 // than that is refused, though it would be escaped: servers and proxies decode %2F
 // before they look where a request is to go, and some of them twice.
 func escapePath(s string) (string, error) {

@@ -63,9 +63,9 @@ type Fixes struct {
 	Rights string // the role may not write them
 }
 
-// Classify gives an error of an INSERT its kind. What is wrong with the database, its tables or rights is no message's
-// fault, and neither is another transaction; what a row holds is, and so is what a trigger of the table raises, which may
-// say otherwise the next time.
+// Classify gives an error of an INSERT its kind. An error of the database, its tables or rights is no message's
+// fault, and neither is one of another transaction; one of the values of a row is, and so is one that a trigger of the table raises, which may
+// decide otherwise the next time.
 func Classify(err error, fixes Fixes) error {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

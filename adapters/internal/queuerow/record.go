@@ -56,7 +56,7 @@ func (r *Record) Scan(rows *sql.Rows) error {
 	return rows.Scan(r.targets...)
 }
 
-// Decode makes the row of a record with its group. What cannot be decoded is in its Err; the rest of the row is there all the same.
+// Decode makes the row of a record with its group. Its Err has the values that cannot be decoded; the rest of the row is there all the same.
 func (r *Record) Decode() *adapters.Row {
 	group, slot := "", adapters.SlotOf("", r.sql.KeyText(r.Key))
 	if name, ok := groupName(r.sql, r.Group); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// What counting failures looks at, at most. Everything but one row of each group is read from
+// The limits of counting failures. Everything but one row of each group is read from
 // an index.
 const (
 	failuresWalked  = 1000    // groups that are found

@@ -212,7 +212,7 @@ func (o *Operators) ResumeOperation(ctx context.Context, id, by string) (changed
 	return changed, err
 }
 
-// operate runs f in a transaction. What is wrong with the operation itself needs no context.
+// operate runs f in a transaction. An error of the operation itself needs no context.
 func (o *Operators) operate(ctx context.Context, what string, f func(tx Tx) error) error {
 	err := o.db.Transact(ctx, f)
 	if errors.Is(err, adapters.ErrOperationLost) || errors.Is(err, adapters.ErrNoOperation) {

@@ -22,7 +22,7 @@
 // first unfinished one on, passes over its own, and stops at a row that is not due or that another process holds. A group that is
 // longer than a page is left for the next one unless more of it can be claimed.
 //
-// What was chosen is locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that another process
+// The chosen rows are locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that another process
 // has locked or changed since the page was read is missing then, and ends the prefix of its group. Locking by
 // primary key locks nothing else, whatever plan there is for the page. The transaction is at READ COMMITTED: it locks no gaps, so nobody's
 // INSERT waits for it.

@@ -154,13 +154,13 @@ func words(expression string) (all []string) {
 // queueBytes bounds outrider_queue: a name that is longer makes the row dead, and shares a queue with those that begin alike.
 const queueBytes = adapters.MaxRowNameBytes + 8
 
-// What outrider_queue is of rows in no order, and what it begins with for others. The former sorts first.
+// The value of outrider_queue for rows in no order, and its prefix for others. The former sorts first.
 const (
 	alone   = "."
 	grouped = "="
 )
 
-// What outrider_state is of rows, apart from those that are delivered: it is NULL there.
+// The values of outrider_state; it is NULL in delivered rows.
 const (
 	stateUnfinished = 1
 	stateDead       = 2

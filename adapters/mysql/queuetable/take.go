@@ -37,8 +37,8 @@ func (v *turn) size() int {
 	return max(n, v.chunk)
 }
 
-// take locks and reads what was chosen, and marks what of it can be claimed. What is not there any more ends the prefix of its
-// group, and so does what no longer fits.
+// take locks and reads chosen rows, and marks those that can be claimed. A row that is no longer there ends the prefix of its
+// group, and so does one that no longer fits.
 func (v *turn) take(ctx context.Context, chosen []entry, most int) error {
 	if len(chosen) == 0 {
 		return nil

@@ -138,7 +138,7 @@ func fencedLanes(ctx context.Context, q staterow.Querier, settlements []adapters
 	return fenced, err
 }
 
-// settleParked deletes and writes the parked rows of the lanes that are not fenced. What is unparked goes first, so that a seq
+// settleParked deletes and writes the parked rows of the lanes that are not fenced. Unparked rows go first, so that a seq
 // may be used again.
 func settleParked(ctx context.Context, tx *sql.Tx, settlements []adapters.Settlement, fenced []adapters.LaneRef) error {
 	var gone, known []adapters.ParkedKey

@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// What begins the names of watermill-sql's tables.
+// The prefixes of the names of watermill-sql's tables.
 const (
 	watermillPrefix = "watermill_"
 	offsetsPrefix   = "watermill_offsets_"

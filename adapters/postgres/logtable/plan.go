@@ -25,7 +25,7 @@ import (
 //     its slot up to the last row of all. So reads that caught up stand at the
 //     same cursor afterwards, and the next scan has one cohort and one segment.
 //
-// What is read for another slot is dropped, so a lane that has fallen behind
+// Rows read for another slot are dropped, so a lane that has fallen behind
 // alone costs as much as all lanes would; it is bounded in each read by its limit.
 
 const (

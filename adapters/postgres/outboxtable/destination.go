@@ -131,7 +131,7 @@ func (d *Destination) of(target int, records []record) []*record {
 	return out
 }
 
-// targetOf is the table of a record, by its kind. What has none belongs to the first.
+// targetOf is the table of a record, by its kind. A record without one belongs to the first.
 func (d *Destination) targetOf(r *record) int {
 	for i, t := range d.targets {
 		if t.kind == r.kind {

@@ -143,7 +143,7 @@ func groupOf(q *layout.Queue, kind string) func(*record) (string, error) {
 	}
 }
 
-// log describes a table that is append-only. What it has no columns for travels in its headers.
+// log describes a table that is append-only. Values without a column travel in its headers.
 func (w *presetWriter) log(l *layout.Log, columns map[string]pg.TableColumn) {
 	c := &l.Columns
 	w.id = c.ID

@@ -46,8 +46,8 @@ func (q *Queue) Unfinished(ctx context.Context, most int) (adapters.Backlog, err
 
 // unfinished counts what is unfinished, and finds the oldest of what it counts:
 // along the index by age, where there is one, that is the oldest of all.
-// Parameter: limit. What is being processed and not in that index is in no order,
-// so the limit does not hold for it.
+// Parameter: limit. Rows that are being processed and not in that index are in no order,
+// so the limit does not hold for them.
 func (q *queueSQL) unfinished(indexes queueIndexes) string {
 	counted := "SELECT {created} AS created FROM {t} t WHERE {status} IN ({unfinished}) LIMIT $1"
 	switch {

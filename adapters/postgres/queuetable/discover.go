@@ -158,8 +158,8 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// sweepByAge reads the next page of everything that is unfinished by age. What is
-// being processed and not in the index belongs to it: it is read with the page,
+// sweepByAge reads the next page of everything that is unfinished by age. Rows that are
+// being processed and not in the index belong to it: they are read with the page,
 // when that is the only one, or else after the last. In between, a row can only be
 // missed that another process puts back.
 func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error) {

@@ -110,7 +110,7 @@ type queueTable struct {
 	contended int // so many claims are made row by row: others are at the table
 
 	// swept is when the newest row was created that was known as the last reading of
-	// everything by age began. What became visible later may be older than that, by as
+	// everything by age began. Rows that became visible later may be older than that, by as
 	// long as its transaction took.
 	swept int64
 	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
@@ -124,7 +124,7 @@ type queueTable struct {
 // Is reports whether it is the table of a name.
 func (t *queueTable) Is(name string) bool { return t.name == name }
 
-// leftMost bounds left. What is not in it is only read from further behind.
+// leftMost bounds left. The other groups are only read from further behind.
 const leftMost = 100_000
 
 // queueText are the statements, once the types are known.

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// What a queue table looks like is described in package layout.
+// Package layout describes queue tables.
 type (
 	// Layout says what the columns and statuses of queue tables are called.
 	Layout = layout.Queue
@@ -53,7 +53,7 @@ func validateClaims(l *Layout) (errs []error) {
 	return errs
 }
 
-// groupPairs are the names of a group that is made of several columns. What they give goes before the column's.
+// groupPairs are the names of a group that is made of several columns. They go before the pair of the column.
 func (q *queueSQL) groupPairs() []string {
 	if !q.layout.GroupByType {
 		return nil

@@ -207,8 +207,8 @@ type seen struct {
 	budget  int64 // the look stopped when bytes reached it
 }
 
-// row notes a row and returns its group. What is being processed comes before what
-// waits, or (whole) among it.
+// row notes a row and returns its group. Rows that are being processed come before those that
+// wait, or (whole) among them.
 func (s *seen) row(v [][]byte, whole bool) (i int, err error) {
 	i = int(wire.Int32FromBinary(v[lookGroup])) - 1
 	created, held, size := wire.Int64FromBinary(v[lookCreated]), v[lookHeld][0] != 0, int64(wire.Int32FromBinary(v[lookSize]))

@@ -76,7 +76,7 @@ func (q *queueSQL) notePairs() []string {
 // keeps reports whether a column, or a note in its place, says something of a row.
 func (q *queueSQL) keeps(column string) bool { return column != "" || q.notes != "" }
 
-// settleNoted is settleHere for what a note is written of. What is to be tried again changes the note alone.
+// settleNoted is settleHere for rows with a note. A retry changes the note alone.
 func (q *queueSQL) settleNoted(o settlement) string {
 	with, join := q.fenced(6)
 	if with += ", "; join == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// passedMost bounds the rows that are remembered, at about 20 bytes each. What is
-// not remembered is looked at again by each reading of everything.
+// passedMost bounds the rows that are remembered, at about 20 bytes each. The others
+// are looked at again by each reading of everything.
 const passedMost = 1 << 18
 
 // passed remembers the rows of a table that were looked at and that no claim
@@ -110,8 +110,8 @@ func (t *queueTable) want(wants uint64, open [adapters.Slots]bool, terms [adapte
 	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.later || wants == 0) })
 }
 
-// own takes note of the lanes that are ours from now on. What another instance left
-// behind in a lane that opens may be older than anything that is known here: everything is
+// own takes note of the lanes that are ours from now on. Rows that another instance left
+// behind in a lane that opens may be older than all that are known here: everything is
 // read again, and until then groups of the lane are read from their beginning. Otherwise a
 // claim could go on behind a row that the former owner still holds, or has put back.
 func (t *queueTable) own(open [adapters.Slots]bool, terms [adapters.Slots]uint64) {

@@ -84,7 +84,7 @@ type Config struct {
 // Queue claims and settles rows of queue tables in PostgreSQL. It implements
 // [adapters.Queue].
 //
-// What it holds, it knows: claims are remembered until they are settled, so
+// Its claims are remembered until they are settled, so
 // that its own rows neither end a prefix nor are recovered. Claims do not
 // outlive it.
 type Queue struct {

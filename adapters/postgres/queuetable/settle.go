@@ -16,8 +16,8 @@ import (
 
 // Settle implements [adapters.Queue]: a statement for each outcome and table,
 // all in one transaction and one round trip. After an error
-// the claims are kept: settle them again. What did go through is found then, and
-// is not lost.
+// the claims are kept: settle them again. Results that did go through are found then, and
+// are not lost.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	s, lost := q.settling(results)
 	s.back = slices.ContainsFunc(s.order, func(p settlePart) bool { return s.parts[p].back })

@@ -311,7 +311,7 @@ func (q *queueSQL) rowColumns(claimed, held, wait, tid string) string {
 	default:
 		oid, size = pgtype.JSONOID, "pg_column_size({payload})"
 	}
-	// What is more than fits is not read, and must not use up a look's bytes.
+	// A larger payload is not read, and must not use up a look's bytes.
 	payload, size := "("+wire.Within("{payload}", oid, limit, "NULL")+")"+as, fmt.Sprintf("least(%s, %d)", size, limit)
 	text := func(column, what string) string {
 		if column == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// What is different for tables without a status for what is being processed: a claim is a
+// In tables without a status for rows that are being processed a claim is a
 // look and writes nothing, and a settle changes what waits still, in lanes whose epoch in the state
 // store is the one that the lane was taken with. See docs/design.md, "Queue tables without a
 // claim status".
@@ -105,7 +105,7 @@ func (q *queueSQL) attemptsHere() string {
 }
 
 // notOurs reports whether a row that a look found to be held is another process's: in a table without claims that of
-// a session of its lane that has ended. What became of it is still to be written, and may be refused.
+// a session of its lane that has ended. Its result is still to be written, and may be refused.
 func (s *service) notOurs(g *queueGroup, key string, claimed []byte) bool {
 	if !s.table.sql.layout.Claimless() {
 		return claimed == nil || !s.q.ours(s.table, key, wire.Int64FromBinary(claimed))

@@ -19,8 +19,8 @@ import (
 
 const (
 	// claimMarks is how many marks there are, from 1: a claim's time is as many
-	// microseconds before a whole millisecond. What keeps milliseconds only, be it the
-	// column or another processor, has none of them.
+	// microseconds before a whole millisecond. A column or another processor that keeps
+	// milliseconds only has none of them.
 	claimMarks = 999
 
 	// unknownClaimsMost bounds the claims that are remembered because their outcome is
@@ -113,8 +113,8 @@ func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 }
 
 // confirm finds out what an earlier settle wrote whose answer was lost: its rows
-// are no longer claimed. What was delivered or is dead is looked up; what went
-// back and is another process's by now went back.
+// are no longer claimed. Delivered and dead rows are looked up; rows that went
+// back and are another process's by now count as gone back.
 func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 	batch := &pgx.Batch{}
 	n := 0

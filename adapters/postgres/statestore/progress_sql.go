@@ -65,7 +65,7 @@ LEFT JOIN LATERAL (
     SELECT bool_or(c.updated_at IS NOT NULL) AS placed, min(c.owner) AS owner FROM outrider_cursor c WHERE c.route = r.route
 ) c ON true`
 
-// followProgressSQL reads the rows of which something is to be carried out or written. What rows say is compared before anything else is looked up: mostly
+// followProgressSQL reads the rows of which something is to be carried out or written. Rows are compared before anything else is looked up: mostly
 // there is nothing to do, twice a second.
 const followProgressSQL = readProgressSQL + `
 WHERE p.topic IS NULL OR p.last_position IS DISTINCT FROM o.position OR p.status IS DISTINCT FROM o.status OR p.status <> ` + ownStatus

@@ -41,7 +41,7 @@ func newOwnedLanes() *ownedLanes {
 	return &ownedLanes{routes: map[string]*ownedRoute{}, lanes: map[adapters.LaneRef]adapters.LaneMark{}}
 }
 
-// read reads what renewSQL returns. What it has returned before does not change. After an error nothing is known.
+// read reads the rows of renewSQL. Maps that it returned before do not change. After an error nothing is known.
 func (o *ownedLanes) read(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	defer rows.Close()
 	o.round++

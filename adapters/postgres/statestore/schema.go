@@ -21,8 +21,8 @@ import (
 // can be sent without it.
 
 // stateTable is a name of one of the tables; those of their indexes have one more
-// word. What is in quotes is none: a schema may have any name. stateIndex is what
-// names an index without its table.
+// word. A name in quotes is none: a schema may have any name. stateIndex matches the names of
+// indexes without their table.
 var (
 	stateTable = regexp.MustCompile(`"[^"]*"|\boutrider_[a-z]+\b`)
 	stateIndex = regexp.MustCompile(`(?i)\b((?:DROP|ALTER)\s+INDEX\s+(?:IF\s+EXISTS\s+)?)(outrider_\w+)`)

@@ -186,7 +186,7 @@ func (s *Store) remember(conn *pgx.Conn) {
 func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance string, lease time.Duration, owned *ownedLanes) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
 	locked := false
 	var b pgx.Batch
-	// What others did while the lock was waited for is to be seen.
+	// Changes of others while we waited for the lock must be visible.
 	b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 	b.Queue(`SELECT set_config('lock_timeout', $1, false), set_config('application_name', 'outrider-lease', false)`, instanceLockWait)
 	if len(s.former) > 0 {

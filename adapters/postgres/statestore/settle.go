@@ -194,7 +194,7 @@ func fencedLanes(settlements []adapters.Settlement, alive map[adapters.LaneRef]b
 }
 
 // settleParked deletes and writes the parked rows of the lanes alive, in one
-// round trip. What is unparked goes first, so that a seq may be used again.
+// round trip. Unparked rows go first, so that a seq may be used again.
 func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) error {
 	var gone, kept, lanes parkedColumns
 	for i := range settlements {

@@ -118,8 +118,8 @@ func deliveredThere(ctx context.Context, tx pgx.Tx, settlements []adapters.Settl
 	return &adapters.GoneError{Keys: slices.Collect(maps.Keys(gone))}
 }
 
-// written reports whether settlements of one transaction are in the table. What another owner has written since
-// does not matter: the lane is not ours then.
+// written reports whether settlements of one transaction are in the table. Writes of another owner since
+// do not matter: the lane is not ours then.
 func (s *Store) written(ctx context.Context, settlements []adapters.Settlement) (bool, error) {
 	first := &settlements[0]
 	var epoch, revision int64

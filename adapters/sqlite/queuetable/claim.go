@@ -232,7 +232,7 @@ func (c *claim) visit(ctx context.Context, t *table, e *entry, share int) (again
 // room reports whether more rows may be picked.
 func (c *claim) room(most int) bool { return len(c.picked) < most && !c.full }
 
-// What a claim looks at before it ends, in rows; the next one continues. An entry costs a statement.
+// The rows that a claim looks at before it ends; the next one continues. An entry costs a statement.
 const (
 	claimRows = 10_000
 	entryCost = 8

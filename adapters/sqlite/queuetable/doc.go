@@ -16,7 +16,7 @@
 // A group is read from where the last look at it ended as long as nothing can have come before that place: rows there are
 // ours, or no route wants them. The news says when a row has come before it.
 //
-// What a claim reads, and what it marks, is one transaction. That of a table without a status for rows that are being processed only reads.
+// A claim reads and marks in one transaction. That of a table without a status for rows that are being processed only reads.
 //
 // # What is simpler than in PostgreSQL
 //

@@ -70,7 +70,7 @@ func (t *table) restart() {
 	t.read, t.refused, t.scan = unread, false, scan{running: true, whole: t.scan.whole}
 }
 
-// want takes note of what a claim wants. What was known is valid no more when it may want other rows.
+// want takes note of what a claim wants. If it may want other rows, everything is read again.
 func (t *table) want(c *claim) {
 	if c.req.Wants == t.wants && c.Slots == t.slots && c.Terms == t.terms && (c.req.Wants != 0 || !t.refused) {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-// What a queue table looks like is described in package layout.
+// Package layout describes queue tables.
 type (
 	// Layout says what the columns and statuses of queue tables are called.
 	Layout = layout.Queue

@@ -236,7 +236,7 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 // claim takes: were it opened on the way, rows could overtake others that were
 // refused before.
 //
-// What a claim brings belongs to the sessions of its beginning. A later one of the same lane may have begun after
+// The rows of a claim belong to the sessions of its beginning. A later one of the same lane may have begun after
 // another instance had it, and a queue whose tables have no claims may have looked before that.
 type wanted struct {
 	routes    []*lane.Route
@@ -272,7 +272,7 @@ func (c *Claimer) wanted() *wanted {
 	return w
 }
 
-// sessions are those that work now, by route. What is claimed for a lane that is stopping would only go back.
+// sessions are those that work now, by route. A row claimed for a lane that is stopping would only go back.
 func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
 	out = make([][adapters.Slots]*lane.Session, len(c.routes))
 	for i, rt := range c.routes {

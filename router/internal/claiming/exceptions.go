@@ -95,7 +95,7 @@ func (l *ledger) stale(then time.Time) []*adapters.Claim {
 }
 
 // extended notes that claims were extended at a time, but for the lost ones. It
-// returns the items of those. What is lost before it got into a lane enters none,
+// returns the items of those. A claim that is lost before it got into a lane enters none,
 // nor does what is behind it.
 func (l *ledger) extended(claims, lost []*adapters.Claim, at time.Time) []*lane.Item {
 	l.mu.Lock()
@@ -119,8 +119,8 @@ func (l *ledger) extended(claims, lost []*adapters.Claim, at time.Time) []*lane.
 	return out
 }
 
-// forget drops a claim that is no longer ours, without a result. What was
-// behind it goes back; nothing of the group is claimed before that.
+// forget drops a claim that is no longer ours, without a result. The rows
+// behind it go back; nothing of the group is claimed before that.
 func (l *ledger) forget(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

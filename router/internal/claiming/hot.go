@@ -74,7 +74,7 @@ type Insert struct {
 	sessions [][adapters.Slots]*lane.Session
 }
 
-// Announce prepares an INSERT; nil: its rows are left to claims. What was begun in one session of a lane counts in that session only.
+// Announce prepares an INSERT; nil: its rows are left to claims. It counts only in the session of a lane in which it began.
 func (c *Claimer) Announce(insert string) *Insert {
 	h := &c.hot
 	if h.queue == nil {

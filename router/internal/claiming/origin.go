@@ -39,8 +39,8 @@ func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome, cause error)
 
 // Retry implements [Origin]: it counts the attempt and gives the row back to the table
 // until it is due, with everything of its group that is behind it. There are no attempts
-// in between: the table would not know of them. What the receiver refused in the
-// same request has failed as well, although its chain may not have returned yet;
+// in between: the table would not know of them. Rows that the receiver refused in the
+// same request have failed as well, although their chains may not have returned yet;
 // a last attempt is left to the row's own chain.
 func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
 	ends := []ending{{h: holdingOf(it), outcome: outbox.OutcomeRetry, attempts: it.Attempt.Number, at: at, err: cause}}
@@ -100,7 +100,7 @@ func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
 }
 
 // loseClaim drops a row that is no longer claimed: somebody else has it or will
-// have it. What is behind it goes back, to come after it again. If it is being
+// have it. The rows behind it go back, to come after it again. If it is being
 // sent, there is nothing that could be done about it.
 func (c *Claimer) loseClaim(it *lane.Item) {
 	it.Session.Evict(it, true, func(out []*lane.Item) {

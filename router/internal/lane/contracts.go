@@ -28,8 +28,8 @@ type Origin interface {
 	Parks() bool
 
 	// Parked notes that a row of the parking is about to be written for a message:
-	// from then on that row is what there is of it. What it returns is acknowledged by
-	// Durable when the row is durable; nil: nothing is.
+	// from then on only that row is left of it. Durable acknowledges the returned value
+	// when the row is durable; nil: there is nothing to acknowledge.
 	Parked(it *Item) (ack any)
 
 	// Durable takes what Parked returned, when the rows are durable. Lost says that the

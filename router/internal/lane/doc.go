@@ -6,9 +6,9 @@
 // place, runs their chains, carries out their verdicts, and returns what is to be
 // written ([Session.Settlements]).
 //
-// What a lane needs of others it asks by three interfaces: an [Origin] is told what
-// became of messages, a [Feeder] that there is room, and a [Lease] answers whether the
-// lane may still send. Package settling writes for it.
+// A lane calls others by three interfaces: it reports the results of messages to an
+// [Origin] and free room to a [Feeder], and asks a [Lease] whether it may still
+// send. Package settling writes for it.
 //
 // # Parts of a session
 //
@@ -25,7 +25,7 @@
 //	cutoff     cutoff.go        what is unknown after a stop that could wait no longer
 //
 // An [Item] changes its phase in item_phase.go only. The addresses of a route are shared by its
-// sessions: addresses.go is the list, address.go the states of one. What they want of other
+// sessions: addresses.go is the list, address.go the states of one. Work for other
 // sessions is returned as a followUp, which conclude.go runs without any mutex.
 //
 // # Locks

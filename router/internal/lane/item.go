@@ -14,8 +14,8 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// What an item costs beside its row: the item itself, its message with metadata,
-// what a destination makes of it and, where its chain waits, the stack of that.
+// The cost of an item beside its row: the item itself, its message with metadata,
+// the request or record that a destination makes of it and, where its chain waits, the stack of that.
 // Measured with the benchmark's messages; see docs/benchmarks.md.
 const (
 	WaitingOverhead = 8 << 10
@@ -43,7 +43,7 @@ type Item struct {
 	key     string // group at the gate and in the parking
 	cost    int64
 
-	// What the message is made of: a row, or (parked, subscriber) a record.
+	// The source of the message: a row, or (parked, subscriber) a record.
 	row    *adapters.Row
 	record *record
 

@@ -51,7 +51,7 @@ func (r *Route) PausedSet() any {
 }
 
 // applyPausedGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
-// on. What is being sent at this moment gets its outcome.
+// on. Messages that are being sent get their outcomes.
 func applyPausedGroups(s *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -174,8 +174,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// settlements is [Session.Settlements], of a lane that is still the session's. What is delivered in the
-// transaction that writes them is settled with it.
+// settlements is [Session.Settlements], of a lane that is still the session's. Messages delivered in the
+// transaction that writes them are settled with it.
 func (p *progress) settlements(e settling.Extent, delivered []*Item) (out []adapters.Settlement) {
 	if p.flight != nil {
 		return nil

@@ -12,9 +12,9 @@ import (
 // patientReloads is how often a reload reads beside a lane at work.
 const patientReloads = 5
 
-// Reload reads the parked groups anew after an operator changed them. What is
-// read must say what everything written so far comes to, and nothing else. So it
-// is read again when something came in between, and after a few times that it did
+// Reload reads the parked groups anew after an operator changed them. The
+// rows that are read must be those of everything written so far, and of nothing else. So they
+// are read again when something came in between, and after a few times that it did
 // the lane has to stand still meanwhile.
 func (s *Session) Reload(ctx context.Context) error {
 	for try := 0; ; try++ {

@@ -184,8 +184,8 @@ func (s *Session) bringBack() {
 	}
 }
 
-// load reads the first messages of each group and lets them into the lane. What the rows say
-// must be durable before it is read back.
+// load reads the first messages of each group and lets them into the lane. The rows
+// must be durable before they are read back.
 func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
 	err := writeParked(s)
 	for _, g := range groups {

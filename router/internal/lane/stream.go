@@ -135,7 +135,7 @@ func (s *Stream) settledBeyond() []int64 {
 			out = append(out, e.position)
 		}
 	}
-	// What is settled and was not read yet.
+	// Positions that are settled and were not read yet.
 	for p := range s.skip {
 		out = append(out, p)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/outriderhq/outrider/handlers"
 )
 
-// What follows answers questions of people about a single event. It is asked rarely, and
-// costs the path of messages nothing but a note for each settle and each skip.
+// The functions below answer operators' questions about a single event. They are called rarely, and
+// cost the path of messages nothing but a note for each settle and each skip.
 
 // timelineMost is how many settles of a stream are remembered. When there are more, every
 // other one is forgotten, and from then on as many more are left out: they reach further back, in larger steps.

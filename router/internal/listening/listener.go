@@ -184,7 +184,7 @@ func (l *Listener) Origin(*lane.Session) lane.Origin {
 }
 
 // messageOrigin is the subscriber that a session's messages come from: it gets their
-// acks. What is in the parking is durable and was acked.
+// acks. Parked messages are durable and were acked.
 type messageOrigin struct {
 	lane.ByCursor
 	listener *Listener

@@ -136,8 +136,8 @@ func (m *Manager) startSessions(ctx context.Context, rt *Route, states []adapter
 	return nil
 }
 
-// giveUp releases rows that were acquired and have no session. What cannot be
-// released now is released in a later round: no other instance could take it.
+// giveUp releases rows that were acquired and have no session. Those that cannot be
+// released now are released in a later round: no other instance could take it.
 func (m *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	for _, st := range states {
 		m.peers.orphans = append(m.peers.orphans, st.LaneRef)

@@ -16,7 +16,7 @@ import (
 //
 // The lanes of a route are dealt out evenly, to within one, among those who run
 // it. Who gets one more is chosen so that instances are even over all routes, too.
-// What moves as a whole (a unit) counts as one lane in that.
+// Lanes that move as a whole (a unit) count as one lane in that.
 func assign(instances []adapters.Instance) *assignment {
 	s := &assignment{runs: map[string][]string{}, load: map[string]int{}, shares: map[string]map[string]int{}}
 	unit := map[string]string{} // by route

@@ -8,13 +8,13 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// round is one look for lanes to take. What a source answers in it holds for all routes: hundreds may stand at one place.
+// round is one look for lanes to take. The answers of a source in it hold for all routes: hundreds may stand at one place.
 type round struct {
 	before map[*Route]error // of the routes for which [Config] Before was called
 	known  map[any]any      // answers, by what was asked
 }
 
-// What a source is asked for.
+// The places that a source is asked for.
 type (
 	tableOf struct{ adapters.Source }
 	startOf struct {

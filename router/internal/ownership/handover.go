@@ -71,7 +71,7 @@ func (m *Manager) beginQuiescing(rt *Route) []*lane.Session {
 
 // quiesce ends sessions of a route that have begun to quiesce. Each lane is
 // released as soon as it has come to an end, but those of a route that moves as a
-// whole together. What is being sent when limit is over is cancelled. It reports
+// whole together. Deliveries in flight are cancelled when limit is over. It reports
 // whether all were released; if not, the drain does what is left.
 func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)

@@ -96,8 +96,8 @@ func (l *leader) report(held bool, err error) {
 	l.tried, l.error = !held, text
 }
 
-// lockLost stops the leader's routes at once because the lock is gone. What was
-// being sent is cancelled; what was delivered is settled.
+// lockLost stops the leader's routes at once because the lock is gone. Deliveries
+// in flight are cancelled; finished ones are settled.
 func (l *leader) lockLost() {
 	l.held.Store(false)
 	for _, rt := range l.routes {

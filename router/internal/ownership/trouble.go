@@ -36,7 +36,7 @@ func (m *Manager) backingOff(rt *Route) bool {
 	return t != nil && time.Now().Before(t.retry)
 }
 
-// fail notes that lanes of the route could not be taken. What is wrong with
+// fail notes that lanes of the route could not be taken. An error of
 // the state store concerns all routes alike and is only logged.
 func (m *Manager) fail(rt *Route, err error) {
 	bad := errors.As(err, new(*stoppedError))

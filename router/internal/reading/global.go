@@ -15,7 +15,7 @@ import (
 // whose read did not come to an end may have more rows behind its cursor.
 //
 // Cursors of slots differ: a slot stands behind its own last row that was taken, and after
-// a crash behind its last one that was settled. What is late for one slot is fresh for another, so nothing
+// a crash behind its last one that was settled. A row that is late for one slot is fresh for another, so nothing
 // but the position orders rows of two slots, and that only among rows that one snapshot shows: of two
 // transactions the second may be visible in a newer one alone.
 type globalRead struct {

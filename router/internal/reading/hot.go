@@ -14,7 +14,7 @@ import (
 
 // The hot path of tables that are read by cursor: right after a commit of this process its rows are claimed from memory where that is
 // certain to be in order, and the slots that it wrote to are read, between two polls. That is a read like any other, so order, late commits, parking,
-// hand-over and operators' commands need nothing else. What does not fit is left to a poll. See docs/design.md, "The hot path of own tables".
+// hand-over and operators' commands need nothing else. Rows that do not fit are left to a poll. See docs/design.md, "The hot path of own tables".
 
 // hotSlots are the slots in which rows were committed that no read is known to have seen. It is a set, a bit for each, so it has room for
 // any number of rows.
@@ -37,7 +37,7 @@ type Insert struct {
 	Slots  uint32 // that it wrote to, a bit for each
 }
 
-// expected is a row and the streams that may claim it. What was begun in one session of a lane counts in that session only.
+// expected is a row and the streams that may claim it. It counts only in the session of a lane in which it began.
 type expected struct {
 	row     adapters.HotLogRow
 	streams []*lane.Stream

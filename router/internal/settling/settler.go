@@ -126,7 +126,7 @@ func (s *Settler) Finish(drain context.Context, limit time.Duration) error {
 	}
 }
 
-// Run settles until ctx ends. What is left then is written by a last settle.
+// Run settles until ctx ends. A last settle then writes the rest.
 func (s *Settler) Run(ctx context.Context) {
 	lazy := signal.Every(passedInterval)
 	defer lazy.Stop()

@@ -69,7 +69,7 @@ func (c *Connection) given() (*pgxpool.Config, error) {
 	}
 	pc, err := pgxpool.ParseConfig(ownMode(c.URL))
 	if err != nil || looksSplit(pc.ConnConfig) {
-		// What pgx says may quote parts of the password; it is not repeated.
+		// The error of pgx may quote parts of the password; it is not repeated.
 		return nil, errors.New("the URL cannot be parsed; write postgres://user:password@host:port/database " +
 			"and percent-encode special characters of the password")
 	}

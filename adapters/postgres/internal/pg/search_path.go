@@ -207,8 +207,8 @@ func BeginPinned(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) 
 	})
 }
 
-// Location finds out once where a table is. What it was found out for may be read
-// after find has returned nil, and is not changed any more.
+// Location finds out once where a table is. The values that f of Find sets may be read
+// after it has returned nil, and do not change any more.
 type Location struct {
 	Name  pgx.Identifier // as configured
 	known atomic.Bool

@@ -40,7 +40,7 @@ WHERE a.datname = current_database() AND ` + transactionID + ` = $1 AND ` + othe
 	statementMost = 200
 )
 
-// literals are the quoted values of a statement, also one that was cut within a value. What is quoted by dollars
+// literals are the quoted values of a statement, also one that was cut within a value. A value quoted by dollars
 // may have other such values in it: all that follows counts.
 var literals = regexp.MustCompile(`(?is)\bE'(?:[^'\\]|\\.)*(?:'|$)|'[^']*(?:'|$)|\$(?:[A-Za-z_]\w*)?\$.*`)
 

@@ -14,9 +14,9 @@ import (
 //
 //   - The size of a text or bytea is known without reading it (octet_length).
 //   - json and jsonb have to be read for that, but not to know how much is stored of
-//     them. What is stored of a value is at least a 256th of it, so one that is
+//     them. The stored size of a value is at least a 256th of it, so one that is
 //     stored in a 256th of the limit fits. Only what lies between is read to be measured.
-//   - What is left out of a payload is null, with its stored size in a column of its
+//   - A payload that is left out is null, with its stored size in a column of its
 //     own; tags and headers become [tooLong].
 //   - Names (id, type, group and so on) are cut. In the own layout, where asking for
 //     them would cost more than everything else, that waits for a row that exceeds
