@@ -208,7 +208,7 @@ func startKafka(tb testing.TB, opts server.KafkaOptions) *KafkaServer {
 	if err != nil {
 		missing(tb, "%v", err)
 	}
-	opts.Java, opts.Jars, opts.QuickRestart = found.Java, found.Jars, true
+	opts.Java, opts.Jars, opts.Archive, opts.QuickRestart = found.Java, found.Jars, found.Archive, true
 	s, err := server.StartKafka(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)

@@ -29,6 +29,9 @@ const (
 type Kafka struct {
 	Java string // the java program
 	Jars string // the folder of the broker's jars
+
+	// Archive is where this Java's archive of the broker's classes is kept, once there is one. Empty: the folder is not ours.
+	Archive string
 }
 
 // Kafka returns the Java runtime and the jars of a Kafka broker.
@@ -41,7 +44,16 @@ func (h Host) Kafka(ctx context.Context) (Kafka, error) {
 	if err != nil {
 		return Kafka{}, err
 	}
-	return Kafka{Java: java, Jars: jars}, nil
+	return Kafka{Java: java, Jars: jars, Archive: archiveOf(java, jars)}, nil
+}
+
+// archiveOf returns the archive of classes for a Java and a folder of jars. Another Java does not read it.
+func archiveOf(java, jars string) string {
+	info, err := os.Stat(java)
+	if err != nil || os.Getenv(EnvKafkaJars) != "" {
+		return ""
+	}
+	return filepath.Join(jars, fmt.Sprintf("classes-%x.jsa", info.ModTime().Unix()))
 }
 
 // kafkaJars returns the folder of the broker's jars, downloaded when missing.

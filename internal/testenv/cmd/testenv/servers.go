@@ -123,7 +123,9 @@ func startKafka(ctx context.Context, host provision.Host, with settings) (starte
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := server.StartKafka(ctx, server.KafkaOptions{Java: found.Java, Jars: found.Jars, Keep: with.keep, Brief: with.brief})
+	s, err := server.StartKafka(ctx, server.KafkaOptions{
+		Java: found.Java, Jars: found.Jars, Archive: found.Archive, Keep: with.keep, Brief: with.brief,
+	})
 	if err != nil {
 		return nil, "", err
 	}
