@@ -197,6 +197,10 @@ func (o *Outrider) newConsole() *admin.Console {
 		}
 		return "", nil
 	}
+	r.Probe = func(route, address string) bool {
+		s := o.generation.Load()
+		return s != nil && s.router.ProbeNow(route, address)
+	}
 	if read := o.options.Reread; read != nil {
 		r.Reload = func(ctx context.Context) error {
 			cfg, err := read()

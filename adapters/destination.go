@@ -50,6 +50,21 @@ type DepthCounter interface {
 	Depth(ctx context.Context, most int) (int, error)
 }
 
+// TopicCreator is implemented by destinations whose addresses are topics that can be created.
+type TopicCreator interface {
+	// CreateTopic creates a topic that the destination may deliver to, and no other. It
+	// returns false if the topic exists.
+	CreateTopic(ctx context.Context, topic NewTopic) (bool, error)
+}
+
+// NewTopic is a topic to be created.
+type NewTopic struct {
+	Name       string
+	Partitions int  // 0: as many as the brokers' default
+	Replicas   int  // of each partition; 0: likewise
+	DryRun     bool // the brokers only check whether they would
+}
+
 // Checker is implemented by destinations and sources that can verify their
 // configuration against the real server.
 type Checker interface {

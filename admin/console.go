@@ -22,6 +22,9 @@ type Relay struct {
 	Instance func() string                // the name of the process among others; nil: it has none
 	Reload   func(context.Context) error  // reads the configuration file again; nil: it cannot
 
+	// Probe tries an address of a route that is down at once, and reports whether it does. nil: it cannot.
+	Probe func(route, address string) bool
+
 	// Trace is what the process knows of an event, by its id and by the rows that it has in
 	// tables, and the name of the instance; nil: nothing.
 	Trace func(id string, at []adapters.RowPlace) (instance string, traces []adapters.Trace)

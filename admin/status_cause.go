@@ -43,6 +43,7 @@ type Cause struct {
 	Why       string     `json:"why,omitempty" doc:"The error, or the reason of a pause."`
 	NextProbe *time.Time `json:"next_probe_at,omitempty" doc:"When an unavailable address is tried again."`
 
+	Missing     bool   `json:"missing,omitempty" doc:"The address is a topic that does not exist; /destinations/{destination}/topics creates it."`
 	Transaction string `json:"transaction,omitempty" doc:"Id of the long transaction, if /transactions/end can end it."`
 }
 
@@ -155,6 +156,7 @@ func (c *Cause) address(down []Stop) {
 		return
 	}
 	c.Text += " is unavailable: " + without(worst.Reason, worst.Address)
+	c.Missing = strings.Contains(worst.Reason, missingTopic)
 	c.Action = "fix the receiver; Outrider is probing it and resumes when it answers"
 	if !strings.Contains(worst.Address, "://") {
 		c.Action = "fix the destination; Outrider is probing it and resumes when it answers"

@@ -31,10 +31,11 @@ func StatusOf(err error) int {
 	_, not := errors.AsType[refusal](err)
 	_, wrong := errors.AsType[mistake](err)
 	_, source := errors.AsType[*unknownSource](err)
+	_, destination := errors.AsType[*unknownDestination](err)
 	_, nowhere := errors.AsType[adapters.NoStart](err)
 	_, _, away := assembly.ConnectionProblem(err)
 	switch {
-	case unknown, source, errors.Is(err, adapters.ErrNoOperation):
+	case unknown, source, destination, errors.Is(err, adapters.ErrNoOperation):
 		return http.StatusNotFound
 	case wrong, errors.Is(err, ErrPlace):
 		return http.StatusUnprocessableEntity

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -170,6 +171,12 @@ func (r *Router) Notice(store adapters.StateStore) {
 			k.RenewNow()
 		}
 	}
+}
+
+// ProbeNow tries an address of a route that is down, as status shows it, at once. It returns false when no probe was planned.
+func (r *Router) ProbeNow(route, address string) bool {
+	i := slices.IndexFunc(r.routes, func(rt *wired) bool { return rt.Name == route })
+	return i >= 0 && r.routes[i].ProbeNow(address)
 }
 
 // Announce prepares an INSERT into the table of a queue, see [outbox.HotPath]. nil: its rows are left to the poll.

@@ -18,7 +18,7 @@ type Config struct {
 	Brokers []string
 
 	// Topic is a template of the topic, see [format.Address]: "events" or
-	// "{{.Type}}". Topics must exist: they are never created.
+	// "{{.Type}}". Topics must exist: a delivery creates none, see [Destination.CreateTopic].
 	Topic string
 
 	// Allowed reports whether a template may lead to a topic; nil: to any. Those

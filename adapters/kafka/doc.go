@@ -38,7 +38,7 @@
 // The record's key is the message group (none: no key) and its value the
 // payload. Headers are those of package format: "id", "type" and the metadata
 // (raw), "ce_" attributes and "content-type" (cloudevents), or what
-// watermill-kafka writes and reads (watermill). Topics are never created.
+// watermill-kafka writes and reads (watermill). No delivery creates a topic.
 //
 // The package has no consumer. It keeps no order between concurrent calls of
 // Deliver; package router makes no two for one group.

@@ -56,6 +56,8 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	describe[struct{}, reloadOut](&d, "reload")
 	describe[transactionsIn, transactionsOut](&d, "list-transactions")
 	describe[endIn, one[EndResult]](&d, "end-transaction")
+	describe[topicIn, one[TopicResult]](&d, "create-topic")
+	describe[probeIn, one[ProbeResult]](&d, "probe")
 	describe[operationsIn, list[admin.OperationView]](&d, "list-operations")
 	describe[OperationIn, one[admin.OperationView]](&d, "get-operation")
 	describe[operationOrderIn, one[OperationsOrdered]](&d, "create-operation")

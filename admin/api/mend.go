@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 )
 
@@ -32,12 +33,50 @@ type EndResult struct {
 	Transaction *admin.Transaction `json:"transaction,omitempty"`
 }
 
+// TopicOrder is a topic to be created.
+type TopicOrder struct {
+	Author
+	Topic      string `json:"topic" minLength:"1" maxLength:"249" doc:"One that the destination may deliver to."`
+	Partitions int    `json:"partitions,omitempty" minimum:"1" maximum:"10000" doc:"Default: the brokers'."`
+	Replicas   int    `json:"replicas,omitempty" minimum:"1" maximum:"100" doc:"Of each partition. Default: the brokers'."`
+	DryRun     bool   `json:"dry_run,omitempty" doc:"The brokers only check whether they would create it."`
+}
+
+type topicIn struct {
+	Destination string `path:"destination" maxLength:"200"`
+	Body        TopicOrder
+}
+
+// TopicResult is what became of the order.
+type TopicResult struct {
+	Topic   string `json:"topic"`
+	Created bool   `json:"created" doc:"false: it exists. With dry_run: it would be created."`
+	DryRun  bool   `json:"dry_run"`
+}
+
+// ProbeOrder names an address.
+type ProbeOrder struct {
+	Address string `json:"address" minLength:"1" maxLength:"4000" doc:"As it is shown."`
+}
+
+type probeIn struct {
+	RouteIn
+	Body ProbeOrder
+}
+
+// ProbeResult says whether there was something to try.
+type ProbeResult struct {
+	Trying bool `json:"trying" doc:"false: no probe of it was planned here, because it is in use, paused or being tried, or nothing waits for it."`
+}
+
 // addMending adds what ends trouble outside of Outrider.
 func (s *service) addMending() {
 	transactions := get("/transactions", "list-transactions", "Transactions that have been open so long that rows wait for them, and that can be ended")
 	transactions.role = admin.RoleAdmin // it shows statements
 	add(s, transactions, s.transactions)
 	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/transactions/end", id: "end-transaction", summary: "Roll a transaction back by ending its session"}, s.endTransaction)
+	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/destinations/{destination}/topics", id: "create-topic", summary: "Create a topic that the destination may deliver to"}, s.createTopic)
+	add(s, operation{role: admin.RoleOperate, method: http.MethodPost, path: "/routes/{route}/probe", id: "probe", summary: "Try an address that is down at once, in this instance"}, s.probe)
 }
 
 func (s *service) transactions(ctx context.Context, in *transactionsIn) (*transactionsOut, error) {
@@ -65,4 +104,23 @@ func (s *service) endTransaction(ctx context.Context, in *endIn) (*one[EndResult
 		out.Body.Ended = out.Body.Transaction != nil
 		return err
 	})
+}
+
+func (s *service) createTopic(ctx context.Context, in *topicIn) (*one[TopicResult], error) {
+	if err := checkText("topic", in.Body.Topic, "by", in.Body.By); err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	topic := adapters.NewTopic{Name: in.Body.Topic, Partitions: in.Body.Partitions, Replicas: in.Body.Replicas, DryRun: in.Body.DryRun}
+	created, err := s.console.CreateTopic(limited, in.Destination, topic, author(ctx, in.Body.Author))
+	return &one[TopicResult]{TopicResult{topic.Name, created, topic.DryRun}}, err
+}
+
+func (s *service) probe(ctx context.Context, in *probeIn) (*one[ProbeResult], error) {
+	err := s.console.Use(ctx, func(op *admin.Operator) error { return known(ctx, op, in.Route) })
+	if err != nil {
+		return nil, err
+	}
+	return &one[ProbeResult]{ProbeResult{s.console.Probe(in.Route, in.Body.Address)}}, nil
 }

@@ -66,4 +66,12 @@ func TestTheAPISaysWhatCannotBeMended(t *testing.T) {
 	s := onSQLite(t)
 	s.want("admin", "GET", "/transactions", "", `"items":[]`)
 	s.refused(http.StatusConflict, "admin", "GET", "/transactions?source=app", "")
+	const topic = `{"topic": "orders"}`
+	s.refused(http.StatusForbidden, "operate", "POST", "/destinations/hook/topics", topic)
+	s.refused(http.StatusConflict, "admin", "POST", "/destinations/hook/topics", topic)
+	s.refused(http.StatusNotFound, "admin", "POST", "/destinations/none/topics", topic)
+	s.refused(http.StatusUnprocessableEntity, "admin", "POST", "/destinations/hook/topics", `{"topic": "orders", "partitions": -1}`)
+	s.refused(http.StatusForbidden, "read", "POST", "/routes/orders/probe", `{"address": "x"}`)
+	s.refused(http.StatusNotFound, "operate", "POST", "/routes/none/probe", `{"address": "x"}`)
+	s.want("operate", "POST", "/routes/orders/probe", `{"address": "x"}`, `"trying":false`)
 }

@@ -26,6 +26,7 @@ type confirmData struct {
 	Facts   [][2]string // about what it will touch
 	Undone  []string    // what cannot be undone, and what follows
 	Fields  [][2]string
+	Numbers []choice // that may be given
 	Back    link
 	Nothing string // why there is nothing to do
 	Samples []admin.ParkedMessage
@@ -36,7 +37,7 @@ type confirmData struct {
 var roles = map[string]admin.Role{
 	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
 	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "rebase": admin.RoleAdmin, "forget": admin.RoleAdmin,
-	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin, "end-transaction": admin.RoleAdmin,
+	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin, "end-transaction": admin.RoleAdmin, "create-topic": admin.RoleAdmin, "probe": admin.RoleOperate,
 	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
 }
 
@@ -68,6 +69,8 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 		err = s.confirmRetain(r.Context(), &d)
 	case "end-transaction":
 		err = s.confirmEnd(r.Context(), q, &d)
+	case "create-topic":
+		err = s.confirmTopic(r.Context(), q, &d)
 	case "pause":
 		d.Fields, d.Verb = [][2]string{{"route", q.Get("route")}, {"address", q.Get("address")}, {"reason", q.Get("reason")}}, "Pause"
 		d.Undone = []string{"Deliveries in flight are finished first. Nothing is lost: rows stay in the table until the route is resumed."}
@@ -83,7 +86,7 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 // titles are those of the pages that confirm.
 var titles = map[string]string{
 	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "seek-routes": "Seek many routes", "rebase": "Rebase", "forget": "Forget a route", "retain": "Remove old rows", "pause": "Pause", "reload": "Reload the configuration",
-	"end-transaction": "End a transaction",
+	"end-transaction": "End a transaction", "create-topic": "Create a topic",
 }
 
 // samplesMost is how many messages a confirmation shows.
@@ -181,6 +184,10 @@ func (s *server) do(r *http.Request) (*page, error) {
 		said, err = s.retain(ctx)
 	case "end-transaction":
 		said, err = s.endTransaction(ctx, form)
+	case "create-topic":
+		said, err = s.createTopic(ctx, form)
+	case "probe":
+		said = s.probe(form)
 	case "stop-operation", "resume-operation":
 		said, err = s.operate(ctx, action, form)
 	case "reload":

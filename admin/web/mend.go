@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 )
 
@@ -52,4 +53,77 @@ func (s *server) endTransaction(ctx context.Context, form url.Values) (said stri
 		return "Nothing changed: the transaction has ended already.", err
 	}
 	return "Ended the transaction of " + strings.TrimSpace(t.Application+" (process "+strconv.Itoa(t.Process)) + "). It is rolled back.", nil
+}
+
+// choice is a number that may be given with an action.
+type choice struct {
+	Name, Label, Default string
+	Most                 int
+}
+
+// The most partitions and replicas that a topic is created with.
+const (
+	partitionsMost = 10_000
+	replicasMost   = 100
+)
+
+// topicOf reads which topic is to be created.
+func topicOf(values url.Values) (t adapters.NewTopic, err error) {
+	t.Name = values.Get("topic")
+	for _, n := range []struct {
+		name string
+		most int
+		to   *int
+	}{{"partitions", partitionsMost, &t.Partitions}, {"replicas", replicasMost, &t.Replicas}} {
+		text := values.Get(n.name)
+		if text == "" {
+			continue
+		}
+		if *n.to, err = strconv.Atoi(text); err != nil || *n.to < 1 || *n.to > n.most {
+			return t, failed(http.StatusUnprocessableEntity, "%s is a number from 1 to %s", n.name, number(n.most))
+		}
+	}
+	return t, nil
+}
+
+// confirmTopic has the brokers check whether they would create a topic.
+func (s *server) confirmTopic(ctx context.Context, q url.Values, d *confirmData) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	destination, topic := q.Get("destination"), adapters.NewTopic{Name: q.Get("topic"), DryRun: true}
+	creatable, err := s.console.CreateTopic(ctx, destination, topic, "")
+	if err != nil || !creatable {
+		d.Nothing = "The topic exists already."
+		return err
+	}
+	d.Verb = "Create the topic"
+	d.Fields = [][2]string{{"destination", destination}, {"topic", topic.Name}}
+	d.Facts = [][2]string{{"topic", topic.Name}, {"destination", destination}}
+	d.Numbers = []choice{{"partitions", "Partitions", "the brokers' default", partitionsMost}, {"replicas", "Replicas of each", "the brokers' default", replicasMost}}
+	d.Undone = []string{"The messages that wait for the topic are sent as soon as it is there.",
+		"Outrider never deletes a topic, so this cannot be undone here. Partitions that are added later change which partition a key goes to."}
+	return nil
+}
+
+func (s *server) createTopic(ctx context.Context, form url.Values) (said string, err error) {
+	topic, err := topicOf(form)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	created, err := s.console.CreateTopic(ctx, form.Get("destination"), topic, admin.PageAuthor(ctx))
+	if !created {
+		return "Nothing changed: topic " + topic.Name + " exists already.", err
+	}
+	return "Created topic " + topic.Name + ". What waits for it is sent now.", err
+}
+
+// probe tries an address at once.
+func (s *server) probe(form url.Values) string {
+	address := form.Get("address")
+	if s.console.Probe(form.Get("route"), address) {
+		return "Trying " + address + " now."
+	}
+	return "Nothing to try: " + address + " is in use again, or is being tried."
 }

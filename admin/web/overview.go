@@ -210,12 +210,7 @@ func actsFor(l *routeLine, r *admin.RouteStatus) []act {
 	case admin.CausePaused:
 		return []act{resume(route)}
 	case admin.CauseAddress:
-		acts := []act{{Label: "Addresses", Href: "/destinations?" + query("route", route)}}
-		if i := slices.IndexFunc(r.Down, func(s admin.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {
-			resume := act{Label: "Resume address", Action: "resume", Fields: [][2]string{{"route", route}, {"address", c.Address}}, Role: admin.RoleOperate}
-			acts = slices.Insert(acts, 0, resume)
-		}
-		return acts
+		return append(mending(l, r), act{Label: "Addresses", Href: "/destinations?" + query("route", route)})
 	case admin.CauseGroupHeld:
 		return []act{{Label: "Blocked groups", Href: "/groups?" + query("route", route)}, {Label: "Redrive", Href: confirm("redrive", "held"), Role: admin.RoleOperate}}
 	case admin.CauseRetrying:
@@ -239,6 +234,20 @@ func actsFor(l *routeLine, r *admin.RouteStatus) []act {
 	case admin.CauseFine:
 	}
 	return nil
+}
+
+// mending are the ways out for an address that is not in use.
+func mending(l *routeLine, r *admin.RouteStatus) (acts []act) {
+	c, of := &l.Cause, [][2]string{{"route", r.Route}, {"address", l.Cause.Address}}
+	if i := slices.IndexFunc(r.Down, func(s admin.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {
+		return []act{{Label: "Resume address", Action: "resume", Fields: of, Role: admin.RoleOperate}}
+	}
+	if c.Missing {
+		create := "/confirm?" + query("action", "create-topic", "destination", l.To, "topic", c.Address)
+		return []act{{Label: "Create the topic…", Href: create, Role: admin.RoleAdmin}}
+	}
+	return []act{{Label: "Try now", Action: "probe", Fields: of, Role: admin.RoleOperate},
+		{Label: "Reload…", Href: "/confirm?action=reload&back=/", Role: admin.RoleAdmin}}
 }
 
 // rebases are the ways out for a route that is stopped because its cursor is another table's or database's: those which the error names.

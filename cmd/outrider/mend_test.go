@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -60,4 +61,26 @@ func TestWhatASourceCannotDoIsSaid(t *testing.T) {
 	s := newSite(t, toDiscard)
 	step{args: "init", out: []string{"created table"}}.run(t, s)
 	step{args: "transactions --source app", code: 1, err: []string{`source "app": ending transactions is not supported by a source of the type sqlite`}}.run(t, s)
+	step{args: "topic create none orders", code: 1, err: []string{`there is no destination "none"`}}.run(t, s)
+	step{args: "topic create nowhere orders", code: 1, err: []string{"has no topics to create"}}.run(t, s)
+}
+
+// A topic is created by the destination that delivers to it, once.
+func TestTopicsByCommand(t *testing.T) {
+	t.Parallel()
+	brokers, topic := testenv.Kafka(t), fmt.Sprintf("command-%d", time.Now().UnixNano())
+	s := newSite(t, fmt.Sprintf("destinations: {bus: {type: kafka, brokers: [%q], topic: %s}}\nroutes: {orders: {from: app, to: bus}}\n", brokers[0], topic))
+	for _, st := range []step{
+		{args: "init", out: []string{"created table"}},
+		{args: "topic create bus", code: 2, err: []string{"arg"}},
+		{args: "topic create bus other --yes", code: 1, err: []string{"the destination delivers to topic"}},
+		{args: "topic create bus " + topic + " --partitions -1", code: 2, err: []string{"--partitions"}},
+		{args: "topic create bus " + topic, code: 2, err: []string{"pass --yes"}},
+		{args: "topic create bus " + topic + " --dry-run", out: []string{"would create"}},
+		{args: "topic create bus " + topic + " --yes --by alice --partitions 2", out: []string{"created topic " + topic}},
+		{args: "topic create bus " + topic + " --yes", out: []string{"exists"}},
+		{args: "topic create bus " + topic + " --yes -o json", out: []string{`"created": false`}},
+	} {
+		st.run(t, s)
+	}
 }

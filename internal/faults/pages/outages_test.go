@@ -54,8 +54,8 @@ func (t *tab) reload() {
 	t.see("Reloaded:")
 }
 
-// Of each outage the overview names the cause in one line, with what mends it. The test does what the line says: where the cause lies
-// outside of Outrider it is removed there, and everything else is done by the page.
+// Of each outage the overview names the cause in one line, with what mends it, and the page mends it. Where it lies outside of Outrider,
+// such as a receiver that hangs, it is removed there first.
 func TestOutagesAreMendedThroughThePage(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)
@@ -80,32 +80,41 @@ func TestOutagesAreMendedThroughThePage(t *testing.T) {
 	s := newScene(t, "anonymous: admin", fmt.Sprintf(`  down: {type: kafka, brokers: ["127.0.0.1:1"], topic: %q}
   bus: {type: kafka, brokers: [%q], topic: %q}
   shut: {type: webhook, url: "RECEIVER/shut", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], allow_private: true, headers: {X-Api-Key: expired}}
-`, moved, brokers[0], missing)+fmt.Sprintf(hooks, "crm", "crm")+fmt.Sprintf(hooks, "slow", "hang"), `
+`, moved, brokers[0], missing)+fmt.Sprintf(hooks, "crm", "crm")+fmt.Sprintf(hooks, "slow", "hang")+fmt.Sprintf(hooks, "closed", "away"), `
   broker-down: {from: app, to: down, match: {types: ["broker.*"]}}
   topic-missing: {from: app, to: bus, match: {types: ["topic.*"]}}
   poisoned: {from: app, to: crm, match: {types: ["customer.*"]}, middleware: [{poison: {then: hold}}, {retry: {attempts: 1}}]}
   unauthorized: {from: app, to: shut, match: {types: ["shut.*"]}}
+  away: {from: app, to: closed, match: {types: ["away.*"]}}
   hanging: {from: app, to: slow, match: {types: ["slow.*"]}, middleware: [poison, {retry: {attempts: 50, base: 1h, max: 1h}}, {timeout: 300ms}]}
 `)
 	s.rule("bad", http.StatusUnprocessableEntity)
 	s.publish(event{"b-1", "broker.x", "", "g1", `{}`}, event{"t-1", "topic.x", "", "g2", `{}`}, event{"p-1", "customer.x", "", "g3", `{"name": "bad"}`},
-		event{"p-2", "customer.x", "", "g3", `{}`}, event{"u-1", "shut.x", "", "g4", `{}`}, event{"h-1", "slow.x", "", "g5", `{}`})
+		event{"p-2", "customer.x", "", "g3", `{}`}, event{"u-1", "shut.x", "", "g4", `{}`}, event{"h-1", "slow.x", "", "g5", `{}`}, event{"a-1", "away.x", "", "g6", `{}`})
 	b := newTab(t, s.base)
 
 	// The brokers have moved: the file is mended, and reloaded by the page.
-	b.names("broker-down", "127.0.0.1:1", "Outrider is probing it")
+	b.names("broker-down", "127.0.0.1:1", "Outrider is probing it", "Try now", "Reload…")
 	s.edit("127.0.0.1:1\"]", brokers[0]+"\"]")
-	b.reload()
+	b.act("broker-down", "Reload…")
+	b.click("Reload")
+	b.see("Reloaded:")
 	b.names("broker-down", "works")
 	b.until("b-1 is in the topic", func() bool { return records(moved) == 1 })
 
-	// The topic is created as the line says; the address comes back by itself.
-	line := b.names("topic-missing", missing, "is probing it", "kafka-topics.sh --create --topic")
-	_, topic, _ := strings.Cut(line, "--create --topic ")
-	_, err = kafka.CreateTopic(t.Context(), 1, 1, nil, strings.Fields(topic)[0])
-	must(t, err)
+	// The topic is created; what waited for it goes there.
+	b.names("topic-missing", missing, "is probing it", "Create the topic…")
+	b.act("topic-missing", "Create the topic…")
+	b.see("Create a topic", missing, "cannot be undone here")
+	b.accessible("preview of a new topic")
+	b.fill("partitions", "1")
+	b.click("Create the topic")
+	b.see("Created topic " + missing)
 	b.names("topic-missing", "works")
 	b.until("t-1 is in the topic", func() bool { return records(missing) == 1 })
+	if n := s.count(`SELECT count(*) FROM outrider_audit WHERE action = 'create topic' AND filter::jsonb ->> 'destination' = 'bus'`); n != 1 {
+		t.Errorf("%d audit records of the topic", n)
+	}
 
 	// A poisoned group: its first message is skipped, the other one arrives.
 	b.names("poisoned", "422", "unknown currency", "Redrive or skip", "Blocked groups")
@@ -122,6 +131,16 @@ func TestOutagesAreMendedThroughThePage(t *testing.T) {
 	b.reload()
 	b.names("unauthorized", "works")
 	b.until("u-1 arrived", func() bool { return s.taken("/shut") == 1 })
+
+	// A receiver that wants to be left alone for an hour is back: it is tried now.
+	b.names("away", "/away", "503", "Try now")
+	s.mu.Lock()
+	s.back = true
+	s.mu.Unlock()
+	b.act("away", "Try now")
+	b.see("Trying http://")
+	b.names("away", "works")
+	b.until("a-1 arrived", func() bool { return s.taken("/away") == 1 })
 
 	// A receiver that hung: once it answers, what waits for its next attempt is tried now.
 	b.names("hanging", "/hang", "no answer", "Retry now")

@@ -46,6 +46,7 @@ type scene struct {
 	rules map[string]int // status by a part of path or body
 	took  map[string]int // by path
 	hold  chan struct{}  // requests to /hang wait for it
+	back  bool           // requests to /away are taken, and not to come back in an hour
 }
 
 // receive answers as the rules say.
@@ -64,6 +65,11 @@ func (s *scene) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if strings.HasPrefix(r.URL.Path, "/away") && !s.back {
+		w.Header().Set("Retry-After", "3600")
+		http.Error(w, "maintenance", http.StatusServiceUnavailable)
+		return
+	}
 	for part, status := range s.rules {
 		if strings.HasPrefix(r.URL.Path, part) || bytes.Contains(body, []byte(part)) {
 			http.Error(w, reasons[status], status)

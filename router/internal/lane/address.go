@@ -190,6 +190,20 @@ func (h *health) plan(a *address, retryAfter time.Duration) {
 	a.timer = time.AfterFunc(time.Until(next), func() { h.tryAgain(a) })
 }
 
+// probeNow makes the planned probe of an address at once. It reports whether one was planned.
+func (h *health) probeNow(shown string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.addresses {
+		if h.route.redact(a.name) == shown && a.timer != nil && a.timer.Stop() {
+			a.next = time.Now()
+			a.timer.Reset(0)
+			return true
+		}
+	}
+	return false
+}
+
 // tryAgain lets one message through to an address: one that waits at a gate, or
 // one that failed and whose chain is run again.
 func (h *health) tryAgain(a *address) {

@@ -102,6 +102,10 @@ func (r *Route) ApplyPauses(pauses []adapters.Pause) {
 	}
 }
 
+// ProbeNow tries an address that is down, as it is shown, at once instead of at the time of its next probe.
+// It returns false when no probe is planned: it is not down, paused, being probed, or nothing waits for it.
+func (r *Route) ProbeNow(address string) bool { return r.health.probeNow(address) }
+
 // GoneRemembered says that what [Lease].RememberGone was asked for is done.
 func (r *Route) GoneRemembered(address string) { r.health.written(address) }
 
