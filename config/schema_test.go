@@ -160,5 +160,5 @@ func TestTagsAreRight(t *testing.T) {
 // say; go generate ./config writes it.
 func TestReferencePage(t *testing.T) {
 	t.Parallel()
-	golden(t, "../docs/configuration.md", Reference())
+	golden(t, "../docs/configuration.md", reference())
 }

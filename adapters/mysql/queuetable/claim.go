@@ -16,25 +16,16 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 	c := newClaim(q, req)
 	c.begin(tables)
 	defer c.end(tables)
-	for pass := range 2 { // a second one for those whose share was not enough
-		for i, t := range tables {
-			share := c.req.Limit - len(c.rows)
-			if remaining := len(tables) - i; pass == 0 {
-				share = (share + remaining - 1) / remaining
-			}
-			if err := c.serve(ctx, t, share); err != nil {
-				t.stale = true
-				if len(c.rows) > 0 { // they are marked, and remembered
-					return c.rows, nil
-				}
-				return nil, wrap(t.Name, "claim", err)
-			}
-		}
-		if len(tables) == 1 {
-			break
-		}
+	got := func() int { return len(c.rows) }
+	err := queuerow.Share(len(tables), req.Limit, int(q.batch.Load()), got, func(i, most int) error {
+		err := c.serve(ctx, tables[i], most)
+		tables[i].stale = tables[i].stale || err != nil
+		return wrap(tables[i].Name, "claim", err)
+	})
+	if len(c.rows) > 0 { // they are marked, and remembered
+		return c.rows, nil
 	}
-	return c.rows, nil
+	return nil, err
 }
 
 // claim is one call of Claim.
@@ -119,8 +110,8 @@ func (c *claim) end(tables []*table) {
 	}
 }
 
-// serve claims rows of a table.
-func (c *claim) serve(ctx context.Context, t *table, share int) error {
+// serve claims at most so many further rows of a table.
+func (c *claim) serve(ctx context.Context, t *table, most int) error {
 	if _, err := t.describe(ctx, c.q.db); err != nil {
 		return err
 	}
@@ -128,7 +119,7 @@ func (c *claim) serve(ctx context.Context, t *table, share int) error {
 		return err
 	}
 	v := c.tables[t]
-	most := min(v.got+share, int(c.q.batch.Load()))
+	most += v.got
 	for v.got < most && !c.full && !v.around && !v.cut {
 		if err := v.readPage(ctx, most); err != nil {
 			return err

@@ -8,9 +8,9 @@ import (
 
 //go:generate go test . -run ^TestReferencePage$ -update
 
-// Reference returns docs/configuration.md: every key with its type, default
+// reference returns docs/configuration.md: every key with its type, default
 // and meaning, in Markdown.
-func Reference() string {
+func reference() string {
 	w := &page{}
 	w.text("# Configuration", "",
 		"<!-- Written by `go generate ./config` from the structs of package config. Do not edit. -->", "",
