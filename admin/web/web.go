@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -34,16 +35,13 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // server answers the requests of browsers.
 type server struct {
 	console *admin.Console
-	pages   map[string]*template.Template // by name
-	version string                        // of the static files, for caches
 	notices notices
 }
 
 // New returns the handler of the dashboard. The server in front of it authenticates the caller
 // ([admin.CallerOf]); it may be mounted at any path ([admin.Base]).
 func New(c *admin.Console) http.Handler {
-	s := &server{console: c, pages: map[string]*template.Template{}}
-	s.parse()
+	s := &server{console: c}
 	mux := http.NewServeMux()
 	for pattern, f := range map[string]func(*http.Request) (*page, error){
 		"GET /{$}":                         s.overview,
@@ -75,22 +73,30 @@ func New(c *admin.Console) http.Handler {
 	return mux
 }
 
-// parse parses the templates, each page with the layout. They are part of the program, so
-// an error is a mistake in it.
-func (s *server) parse() {
+// files are the parts of the pages that are the same for all servers.
+type files struct {
+	pages   map[string]*template.Template // by name
+	version string                        // of the static files, for caches
+}
+
+// parsed returns the templates, each page with the layout. They are parsed when the first page is asked for: that takes a third of
+// the processor time of starting a relay. They are part of the program, so an error is a mistake in it.
+var parsed = sync.OnceValue(func() files {
+	f := files{pages: map[string]*template.Template{}}
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
 	names, _ := fs.Glob(templates, "templates/*.html") // fails for malformed patterns only
 	for _, name := range names {
-		s.pages[strings.TrimSuffix(path.Base(name), ".html")] = template.Must(template.Must(layout.Clone()).ParseFS(templates, name))
+		f.pages[strings.TrimSuffix(path.Base(name), ".html")] = template.Must(template.Must(layout.Clone()).ParseFS(templates, name))
 	}
 	sum := sha256.New()
-	files, _ := fs.Glob(static, "static/*")
-	for _, name := range files {
+	names, _ = fs.Glob(static, "static/*")
+	for _, name := range names {
 		text, _ := static.ReadFile(name) // it is in the list
 		_, _ = sum.Write(text)           // never fails
 	}
-	s.version = hex.EncodeToString(sum.Sum(nil)[:6])
-}
+	f.version = hex.EncodeToString(sum.Sum(nil)[:6])
+	return f
+})
 
 // page is what a template shows.
 type page struct {
@@ -177,14 +183,14 @@ func checked(r *http.Request) error {
 // render writes a page.
 func (s *server) render(w http.ResponseWriter, r *http.Request, p *page) {
 	ctx := r.Context()
-	p.Base, p.Version, p.Path, p.Now = admin.Base(r), s.version, r.URL.RequestURI(), time.Now()
+	p.Base, p.Version, p.Path, p.Now = admin.Base(r), parsed().version, r.URL.RequestURI(), time.Now()
 	p.Who, p.Open, p.Form = admin.CallerOf(ctx), admin.Open(ctx), admin.FormToken(ctx)
 	p.Notice = s.notices.find(r.URL.Query().Get("notice"))
 	if p.Who.Role != admin.RoleNone {
 		p.Summary = summaryOf(s.console.Status(ctx))
 	}
 	var out bytes.Buffer
-	if err := s.pages[p.Name].ExecuteTemplate(&out, "layout.html", p); err != nil {
+	if err := parsed().pages[p.Name].ExecuteTemplate(&out, "layout.html", p); err != nil {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -236,7 +242,7 @@ func need(r *http.Request, role admin.Role) error {
 
 // static serves our own files, which caches keep by their version.
 func (s *server) static(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("v") == s.version {
+	if r.URL.Query().Get("v") == parsed().version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	http.ServeFileFS(w, r, static, path.Clean(r.URL.Path)) //nolint:gosec // of the embedded files
