@@ -15,7 +15,7 @@ type column struct {
 	cell func(r *result) string
 }
 
-// What tables of several scenarios show.
+// The columns of tables of several scenarios.
 var (
 	peerColumn = column{"peer", func(r *result) string { return r.Peer }}
 	rowsColumn = column{"rows", func(r *result) string { return strconv.Itoa(r.Rows) }}

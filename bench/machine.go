@@ -45,7 +45,7 @@ func describe(ctx context.Context, s *servers, cpus []int) (machine, error) {
 	return m, nil
 }
 
-// hardware describes what the relays may use. What the servers may use is known only
+// hardware describes what the relays may use. The processors of the servers are known only
 // to those who started them: with `make bench` it is the same, but for -cpus.
 func hardware(cpus []int) string {
 	text := fmt.Sprintf("%s, %d processors", processor(), max(processors(), runtime.NumCPU()))

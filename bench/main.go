@@ -9,13 +9,13 @@
 // Each peer relays in a process of its own, so that processor time and memory
 // are its own. The clock starts with that process and stops when the last
 // message has arrived: by the topic's end offsets, asked from outside, or in the
-// HTTP server of this process. What arrived is then compared with the table, and
+// HTTP server of this process. The messages that arrived are then compared with the table, and
 // no figure is printed of a run that lost or doubled anything, or reordered it
 // where order is kept.
 //
 // A [scenario] lists its peers, each a [peer], and its sinks, each a [sink].
 //
-// What it is not: a test. Nothing fails because it is slow.
+// The program is no test: nothing fails because it is slow.
 package main
 
 import (

@@ -26,7 +26,7 @@ type debezium struct {
 	cold   bool   // its start counts
 }
 
-// What Debezium is best at is not one setting: waiting a little makes batches
+// No single setting suits Debezium best: waiting a little makes batches
 // larger, and every message later.
 var (
 	fastDebezium   = debezium{linger: "5"}
@@ -42,7 +42,7 @@ const (
 	// or so the rate rises.
 	debeziumWarmRows = 100_000
 
-	// What the event router makes topics of: the topic itself, and that with
+	// The prefixes of topics for the event router: the topic itself, and that with
 	// warmSuffix.
 	debeziumType = "order"
 	warmSuffix   = ".warm"

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What Debezium is tuned with.
+// The settings that Debezium is tuned with.
 const (
 	debeziumPoll          = "5"
 	debeziumBatch         = "8192"

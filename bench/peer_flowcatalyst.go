@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What Outrider and the floor are both given for FlowCatalyst's tables.
+// The settings of both Outrider and the floor for FlowCatalyst's tables.
 const (
 	itemClaim    = 4000   // items of one claim
 	itemMemory   = 16_000 // items claimed and not settled

@@ -87,7 +87,7 @@ func (p *process) stop() (usage, error) {
 		return usage{}, p.failure()
 	}
 	first, last, state := p.out.said[0], p.out.said[len(p.out.said)-1], p.cmd.ProcessState
-	// What its own processes used is in it, since it has waited for them.
+	// The usage of its own processes is in it, since it has waited for them.
 	return usage{cpu: state.UserTime() + state.SystemTime() - first.CPU, peak: last.PeakBytes}, nil
 }
 

@@ -141,6 +141,6 @@ func (b *bench) steady(ctx context.Context, st *stage, p *process, to receiver) 
 		return 0, err
 	}
 	last, err := b.watch(ctx, p, to, st.rows)
-	// What has come at once has no rate of its own; only tiny backlogs do.
+	// A backlog that has come at once has no rate of its own; only tiny backlogs do.
 	return float64(max(st.rows-n, 1)) / max(last.Sub(from), watchInterval).Seconds(), err
 }

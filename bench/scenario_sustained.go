@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the scenario sustained keeps, and how it writes.
+// The retention of the scenario sustained, and how it writes.
 const (
 	sustainedKeep = 10 * time.Second
 	sustainedPer  = 20 // messages of a transaction

@@ -20,7 +20,7 @@ type statements struct {
 	pattern string // a regular expression of PostgreSQL
 }
 
-// What Outrider's statements on its own layout and on FlowCatalyst's are.
+// Outrider's statements on its own layout and on FlowCatalyst's.
 var (
 	logStatements = []statements{
 		{"settle", `^\s*UPDATE ("?public"?\.)?"?outrider_cursor"? AS c`},

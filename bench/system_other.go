@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What Linux tells in system_linux.go is not known here: figures are shown
-// without it.
+// The values of system_linux.go are not known here: figures are shown
+// without them.
 
 func pin(cpus []int) error {
 	if len(cpus) == 0 {

@@ -172,7 +172,7 @@ func (r storedRelay) create(ctx context.Context, db *pgx.Conn, j job) error {
 	return r.embedded.create(ctx, db, j)
 }
 
-// What both have is Outrider's.
+// rewind, backlog and empty are those of the embedded relay.
 func (r storedRelay) rewind(ctx context.Context, db *pgx.Conn) error {
 	return r.embedded.rewind(ctx, db)
 }

@@ -50,7 +50,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		return err
 	}
 
-	// What happens after the commit.
+	// The listeners, which run after the commit.
 	registry := listeners.New()
 	listeners.Listen(registry, UserCreated, func(ctx context.Context, u User) error {
 		_, err := fmt.Fprintln(out, "welcome,", u.Name)

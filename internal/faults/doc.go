@@ -4,7 +4,7 @@
 // committed (package check).
 //
 // It has no code but tests, each named after the guarantee that it enforces.
-// What it is not: the place for tests of one package, or of one clever case;
+// It is not the place for tests of one package, or of one clever case;
 // those are beside the code. A scenario prints one line with what was done and
 // the tally, so that a green run can be judged too.
 package faults

@@ -27,7 +27,7 @@ var defaultRetry = middleware.Retry{}
 const skippedByOperator = "operator"
 
 // outcomes carries out what becomes of a session's messages: it tells the address, the gate,
-// the origin, the parking and the cursor. What concerns other sessions it returns. All
+// the origin, the parking and the cursor. Effects on other sessions are returned. All
 // of it is guarded by the session's mutex.
 type outcomes struct {
 	route    *Route
