@@ -7,6 +7,8 @@ TEST_PACKAGES_AT_ONCE ?= 3
 # What is tested, for example `make test TEST=./router/...`. What takes longest begins
 # first: at the end nothing is left to wait for alone.
 TEST ?= ./internal/faults ./router . ./internal/faults/pages ./adapters/postgres/... ./admin/... ./bench ./adapters/kafka ./cmd/outrider work
+# The same without the examples, each of which is a program that is linked for a test or two: `make race` and CI run them.
+WITHOUT_EXAMPLES = $(filter-out work,$(TEST)) $(if $(filter work,$(TEST)),$(shell go list work | grep -v /examples/))
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
 # Tests are some eighty programs. Linking takes half the time without symbols and DWARF, which only debuggers need, and a tenth less
@@ -49,9 +51,9 @@ build: ## Build the binary bin/outrider, as it is released
 	GOWORK=off go build -trimpath -ldflags '-s -w' -o bin/outrider ./cmd/outrider
 
 .PHONY: test
-test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every test
-	@echo "make test takes about 6 minutes on two cores, and the first time a few more to compile everything"
-	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(TEST)
+test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every test but those of examples
+	@echo "make test takes about 5 minutes on two cores, and the first time a few more to compile everything"
+	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(WITHOUT_EXAMPLES)
 
 .PHONY: race
 race: ## Run every test with the race detector, and with larger volumes than make test

@@ -2,6 +2,7 @@ package router
 
 import (
 	"errors"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 	if err := testenv.LimitChecks(30, 1000); err != nil {
 		panic(err)
 	}
+	debug.SetGCPercent(400) // a quarter of the processor time was the garbage collector's
 	goleak.VerifyTestMain(m)
 }
 

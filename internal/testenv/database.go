@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -63,16 +65,35 @@ func create(ctx context.Context, conn *pgx.Conn, name string) error {
 // statements, so those for databases serve one test after another.
 var spare struct {
 	sync.Mutex
-	conns []*pgx.Conn
+	conns []administrator
 }
 
-// administer calls f with a connection to the server. One that failed serves no more.
+// watched is a connection that knows how many reads of it are under way. After a write that took long pgx may leave a read
+// behind, whose goroutine a check for leaks finds in a connection that is never closed.
+type watched struct {
+	net.Conn
+	reads *atomic.Int32
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	w.reads.Add(1)
+	defer w.reads.Add(-1)
+	return w.Conn.Read(b)
+}
+
+// administrator is a connection for databases.
+type administrator struct {
+	*pgx.Conn
+	reads *atomic.Int32
+}
+
+// administer calls f with a connection to the server. One that failed, or that is still being read, serves no more.
 func administer(ctx context.Context, server string, f func(*pgx.Conn) error) error {
 	conn, err := spareOrNew(ctx, server)
 	if err != nil {
 		return err
 	}
-	if err := f(conn); err != nil {
+	if err := f(conn.Conn); err != nil || conn.reads.Load() > 0 {
 		return errors.Join(err, conn.Close(ctx))
 	}
 	spare.Lock()
@@ -81,7 +102,7 @@ func administer(ctx context.Context, server string, f func(*pgx.Conn) error) err
 	return nil
 }
 
-func spareOrNew(ctx context.Context, server string) (*pgx.Conn, error) {
+func spareOrNew(ctx context.Context, server string) (administrator, error) {
 	spare.Lock()
 	n := len(spare.conns)
 	if n > 0 {
@@ -91,7 +112,25 @@ func spareOrNew(ctx context.Context, server string) (*pgx.Conn, error) {
 		return conn, nil
 	}
 	spare.Unlock()
-	return pgx.Connect(ctx, server)
+	return administratorOf(ctx, server)
+}
+
+func administratorOf(ctx context.Context, server string) (administrator, error) {
+	cfg, err := pgx.ParseConfig(server)
+	if err != nil {
+		return administrator{}, err
+	}
+	reads := new(atomic.Int32)
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return watched{Conn: conn, reads: reads}, nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	return administrator{Conn: conn, reads: reads}, err
 }
 
 // databaseName returns a new name made of the test's name and a random part.

@@ -224,7 +224,8 @@ log_timezone = 'UTC'
 	}
 	if s.opts.Folder != "" {
 		// What is kept of the log is memory there. A look at each of many short-lived databases is a process each time.
-		text += "max_wal_size = '256MB'\nautovacuum_naptime = '5min'\n"
+		// Files in memory need few buffers besides, and each connection costs less with few.
+		text += "max_wal_size = '256MB'\nautovacuum_naptime = '5min'\nshared_buffers = '32MB'\n"
 	}
 	if !s.opts.Durable {
 		// A shared server holds nothing that anybody wants after the run, and no
