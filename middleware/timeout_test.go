@@ -294,6 +294,9 @@ func play(
 			<-time.After(1500 * time.Millisecond)
 			synctest.Wait()
 		case "cancel parent":
+			if !time.Now().Before(deadline) { // Ask first: of two ends that nobody saw it does not know the earlier one.
+				answers = append(answers, fmt.Sprint(ctx.Err()))
+			}
 			cancelRoot(errBoom)
 		case "return":
 			// Ask first: who never asked is told that the handler returned.
