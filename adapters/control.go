@@ -41,6 +41,15 @@ type Controls interface {
 	Forget(ctx context.Context, route string, force bool, by string) (Forgotten, error)
 }
 
+// InstanceRemover is implemented by state stores from which operators can remove an instance.
+type InstanceRemover interface {
+	// RemoveInstance takes all lanes away from an instance, deletes its registration, and ends
+	// the session that shows that it lives. It returns false if there is none. Nothing is lost: others
+	// take the lanes with a higher epoch, and what the instance settles later is refused. One that runs joins
+	// again with its next renewal.
+	RemoveInstance(ctx context.Context, id, by string) (bool, error)
+}
+
 // ErrPaused is returned by Acquire for a route that is paused.
 var ErrPaused = errors.New("the route is paused")
 

@@ -10,7 +10,7 @@ const (
 	RoleNone    Role = iota
 	RoleRead         // look at everything but payloads
 	RoleOperate      // see payloads, examine; pause, resume, redrive, skip
-	RoleAdmin        // purge, seek, rebase, forget, retention, reload, end transactions, create topics
+	RoleAdmin        // purge, seek, rebase, forget, retention, reload, end transactions, create topics, remove instances
 )
 
 // String returns the role's name.

@@ -38,6 +38,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"JoinFirst":                 testJoinFirst,
 		"G3_RenewalsAreOfNow":       testRenewalsAreOfNow,
 		"Announce":                  testAnnounce,
+		"RemoveInstance":            testRemoveInstance,
 		"AcquireAtMost":             testAcquireAtMost,
 		"LeaveReleases":             testLeaveReleases,
 		"ParkReplaceUnpark":         testParkReplaceUnpark,

@@ -60,6 +60,47 @@ func testAnnounce(t *testing.T, db *stateDB) {
 	}
 }
 
+// An instance that is removed has no lanes, is not listed, and joins again with its next renewal; until others take its lanes what it
+// settles counts, and not afterwards.
+func testRemoveInstance(t *testing.T, db *stateDB) {
+	store := db.joined("a")
+	lanes, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}, 2)
+	if err != nil || len(lanes) != 2 {
+		t.Fatalf("acquired %v, %v", lanes, err)
+	}
+	remover, ok := store.(adapters.InstanceRemover)
+	if !ok {
+		t.Fatalf("a store of type %T removes no instances", store)
+	}
+	for _, want := range []bool{true, false} {
+		if removed, err := remover.RemoveInstance(t.Context(), "a", "alice"); removed != want || err != nil {
+			t.Errorf("removed: %v, %v; want %v", removed, err, want)
+		}
+	}
+	if all := instances(t, store); len(all) != 0 {
+		t.Errorf("after it was removed there is %+v", all)
+	}
+	records, err := readAudit(t, store)
+	if err != nil || len(records) != 1 || records[0].Action != "remove instance" || records[0].Changed != 2 || records[0].By != "alice" {
+		t.Errorf("audited %+v, %v", records, err)
+	}
+	owned, err := store.Renew(t.Context(), "a", longLease)
+	if err != nil || len(owned) != 0 {
+		t.Errorf("it joins again with %v, %v", owned, err)
+	}
+	if all := instances(t, store); len(all) != 1 || !all[0].Alive {
+		t.Errorf("after it has joined again there is %+v", all)
+	}
+	again, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}, 2)
+	if err != nil || len(again) != 2 || again[0].Epoch <= lanes[0].Epoch {
+		t.Fatalf("acquired again %v, %v", again, err)
+	}
+	fenced, err := store.Settle(t.Context(), []adapters.Settlement{{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, Cursor: lanes[0].Cursor, Revision: 9}})
+	if err != nil || len(fenced) != 1 {
+		t.Errorf("a settle of its former life: %v, %v", fenced, err)
+	}
+}
+
 func testAcquireAtMost(t *testing.T, db *stateDB) {
 	store := db.joined("a")
 	acquired := func(most int, slots ...int) (out []int) {

@@ -11,12 +11,13 @@ import (
 )
 
 var (
-	_ adapters.Operations     = (*State)(nil)
-	_ adapters.LaneCounter    = (*State)(nil)
-	_ adapters.AuditReader    = (*State)(nil)
-	_ adapters.FailureCounter = (*State)(nil)
-	_ adapters.Auditor        = (*State)(nil)
-	_ adapters.AuditWriter    = (*State)(nil)
+	_ adapters.Operations      = (*State)(nil)
+	_ adapters.LaneCounter     = (*State)(nil)
+	_ adapters.AuditReader     = (*State)(nil)
+	_ adapters.FailureCounter  = (*State)(nil)
+	_ adapters.Auditor         = (*State)(nil)
+	_ adapters.AuditWriter     = (*State)(nil)
+	_ adapters.InstanceRemover = (*State)(nil)
 )
 
 // operators makes what is the same for all databases.

@@ -58,6 +58,7 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	describe[endIn, one[EndResult]](&d, "end-transaction")
 	describe[topicIn, one[TopicResult]](&d, "create-topic")
 	describe[probeIn, one[ProbeResult]](&d, "probe")
+	describe[removeIn, one[RemoveResult]](&d, "remove-instance")
 	describe[operationsIn, list[admin.OperationView]](&d, "list-operations")
 	describe[OperationIn, one[admin.OperationView]](&d, "get-operation")
 	describe[operationOrderIn, one[OperationsOrdered]](&d, "create-operation")

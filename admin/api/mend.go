@@ -69,6 +69,17 @@ type ProbeResult struct {
 	Trying bool `json:"trying" doc:"false: no probe of it was planned here, because it is in use, paused or being tried, or nothing waits for it."`
 }
 
+type removeIn struct {
+	Instance string `path:"instance" maxLength:"200"`
+	Body     Author
+}
+
+// RemoveResult says whether there was such an instance.
+type RemoveResult struct {
+	Instance string `json:"instance"`
+	Removed  bool   `json:"removed" doc:"false: there is none."`
+}
+
 // addMending adds what ends trouble outside of Outrider.
 func (s *service) addMending() {
 	transactions := get("/transactions", "list-transactions", "Transactions that have been open so long that rows wait for them, and that can be ended")
@@ -77,6 +88,7 @@ func (s *service) addMending() {
 	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/transactions/end", id: "end-transaction", summary: "Roll a transaction back by ending its session"}, s.endTransaction)
 	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/destinations/{destination}/topics", id: "create-topic", summary: "Create a topic that the destination may deliver to"}, s.createTopic)
 	add(s, operation{role: admin.RoleOperate, method: http.MethodPost, path: "/routes/{route}/probe", id: "probe", summary: "Try an address that is down at once, in this instance"}, s.probe)
+	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/instances/{instance}/remove", id: "remove-instance", summary: "Take an instance's lanes away and delete its registration; one that runs joins again"}, s.removeInstance)
 }
 
 func (s *service) transactions(ctx context.Context, in *transactionsIn) (*transactionsOut, error) {
@@ -123,4 +135,15 @@ func (s *service) probe(ctx context.Context, in *probeIn) (*one[ProbeResult], er
 		return nil, err
 	}
 	return &one[ProbeResult]{ProbeResult{s.console.Probe(in.Route, in.Body.Address)}}, nil
+}
+
+func (s *service) removeInstance(ctx context.Context, in *removeIn) (*one[RemoveResult], error) {
+	if err := checkText("instance", in.Instance, "by", in.Body.By); err != nil {
+		return nil, err
+	}
+	out := &one[RemoveResult]{RemoveResult{Instance: in.Instance}}
+	return out, s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		out.Body.Removed, err = op.RemoveInstance(ctx, in.Instance, author(ctx, in.Body))
+		return err
+	})
 }

@@ -66,6 +66,8 @@ func TestTheAPISaysWhatCannotBeMended(t *testing.T) {
 	s := onSQLite(t)
 	s.want("admin", "GET", "/transactions", "", `"items":[]`)
 	s.refused(http.StatusConflict, "admin", "GET", "/transactions?source=app", "")
+	s.refused(http.StatusForbidden, "operate", "POST", "/instances/none/remove", `{}`)
+	s.want("admin", "POST", "/instances/none/remove", `{"by": "alice"}`, `"removed":false`)
 	const topic = `{"topic": "orders"}`
 	s.refused(http.StatusForbidden, "operate", "POST", "/destinations/hook/topics", topic)
 	s.refused(http.StatusConflict, "admin", "POST", "/destinations/hook/topics", topic)

@@ -37,7 +37,7 @@ type confirmData struct {
 var roles = map[string]admin.Role{
 	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
 	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "rebase": admin.RoleAdmin, "forget": admin.RoleAdmin,
-	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin, "end-transaction": admin.RoleAdmin, "create-topic": admin.RoleAdmin, "probe": admin.RoleOperate,
+	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin, "end-transaction": admin.RoleAdmin, "create-topic": admin.RoleAdmin, "probe": admin.RoleOperate, "remove-instance": admin.RoleAdmin,
 	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
 }
 
@@ -71,6 +71,8 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 		err = s.confirmEnd(r.Context(), q, &d)
 	case "create-topic":
 		err = s.confirmTopic(r.Context(), q, &d)
+	case "remove-instance":
+		s.confirmRemoval(r.Context(), q, &d)
 	case "pause":
 		d.Fields, d.Verb = [][2]string{{"route", q.Get("route")}, {"address", q.Get("address")}, {"reason", q.Get("reason")}}, "Pause"
 		d.Undone = []string{"Deliveries in flight are finished first. Nothing is lost: rows stay in the table until the route is resumed."}
@@ -86,7 +88,7 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 // titles are those of the pages that confirm.
 var titles = map[string]string{
 	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "seek-routes": "Seek many routes", "rebase": "Rebase", "forget": "Forget a route", "retain": "Remove old rows", "pause": "Pause", "reload": "Reload the configuration",
-	"end-transaction": "End a transaction", "create-topic": "Create a topic",
+	"end-transaction": "End a transaction", "create-topic": "Create a topic", "remove-instance": "Remove an instance",
 }
 
 // samplesMost is how many messages a confirmation shows.
@@ -186,6 +188,8 @@ func (s *server) do(r *http.Request) (*page, error) {
 		said, err = s.endTransaction(ctx, form)
 	case "create-topic":
 		said, err = s.createTopic(ctx, form)
+	case "remove-instance":
+		said, err = s.removeInstance(ctx, form)
 	case "probe":
 		said = s.probe(form)
 	case "stop-operation", "resume-operation":

@@ -127,3 +127,37 @@ func (s *server) probe(form url.Values) string {
 	}
 	return "Nothing to try: " + address + " is in use again, or is being tried."
 }
+
+// confirmRemoval shows the instance that will be removed.
+func (s *server) confirmRemoval(ctx context.Context, q url.Values, d *confirmData) {
+	members := s.console.Status(ctx).Instances
+	i := slices.IndexFunc(members, func(m admin.Member) bool { return m.ID == q.Get("instance") })
+	if i < 0 {
+		d.Nothing = "There is no such instance: it has left."
+		return
+	}
+	m := &members[i]
+	alive := "yes"
+	if !m.Alive {
+		alive = "no"
+	}
+	d.Grave, d.Verb = true, "Remove "+m.ID
+	d.Fields = [][2]string{{"instance", m.ID}}
+	d.Facts = [][2]string{{"instance", m.ID}, {"alive", alive}, {"lanes", number(m.Lanes)}, {"joined", m.JoinedAt.UTC().Format(time.DateTime) + " UTC"},
+		{"heartbeat", m.Heartbeat.UTC().Format(time.DateTime) + " UTC"}}
+	d.Undone = []string{"Its registration is deleted and the database session that shows that it lives is ended, so others take its lanes.",
+		"Nothing is lost: what it settles of lanes that others have is refused. If it still delivers, messages in flight may arrive twice.",
+		"An instance that runs joins again within seconds and gets its share of the lanes. If it takes nothing, restart it or stop it."}
+}
+
+func (s *server) removeInstance(ctx context.Context, form url.Values) (said string, err error) {
+	id, removed := form.Get("instance"), false
+	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		removed, err = op.RemoveInstance(ctx, id, admin.PageAuthor(ctx))
+		return err
+	})
+	if !removed {
+		return "Nothing changed: instance " + id + " has left.", err
+	}
+	return "Removed instance " + id + ". Others take its lanes.", err
+}

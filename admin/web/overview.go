@@ -218,7 +218,12 @@ func actsFor(l *routeLine, r *admin.RouteStatus) []act {
 	case admin.CauseDead:
 		return []act{{Label: "See them", Href: parked("dead")}, {Label: "Redrive", Href: confirm("redrive", "dead"), Role: admin.RoleOperate}}
 	case admin.CauseNoOwner, admin.CauseStandby:
-		return []act{{Label: "Instances", Href: "/instances"}}
+		acts := []act{{Label: "Instances", Href: "/instances"}}
+		if len(r.Owned) > 0 && len(r.Idle) > 0 {
+			remove := "/confirm?" + query("action", "remove-instance", "instance", r.Idle[0])
+			acts = append(acts, act{Label: "Remove " + r.Idle[0] + "…", Href: remove, Role: admin.RoleAdmin})
+		}
+		return acts
 	case admin.CauseGroupPaused:
 		return []act{{Label: "Paused groups", Href: "/groups?" + query("route", route)}}
 	case admin.CauseStopped:

@@ -407,7 +407,7 @@ func TestG12_PagesHeedRoles(t *testing.T) {
 			t.Errorf("%s: %d", action, status)
 		}
 	}
-	for _, action := range []string{"probe", "pause", "resume", "redrive", "skip", "purge", "seek", "seek-routes", "rebase", "forget", "retain", "reload", "end-transaction", "create-topic"} {
+	for _, action := range []string{"probe", "pause", "resume", "redrive", "skip", "purge", "seek", "seek-routes", "rebase", "forget", "retain", "reload", "end-transaction", "create-topic", "remove-instance"} {
 		refused(b, action)
 	}
 	b.want("/parked")
@@ -417,7 +417,7 @@ func TestG12_PagesHeedRoles(t *testing.T) {
 	}
 	o := s.signIn(t, "operate")
 	form = formToken.FindStringSubmatch(o.page)[1]
-	for _, action := range []string{"purge", "seek", "seek-routes", "rebase", "forget", "retain", "reload", "end-transaction", "create-topic"} {
+	for _, action := range []string{"purge", "seek", "seek-routes", "rebase", "forget", "retain", "reload", "end-transaction", "create-topic", "remove-instance"} {
 		refused(o, action)
 	}
 	if n := s.count(`SELECT count(*) FROM outrider_audit`); n != 0 {

@@ -61,6 +61,8 @@ func TestWhatASourceCannotDoIsSaid(t *testing.T) {
 	s := newSite(t, toDiscard)
 	step{args: "init", out: []string{"created table"}}.run(t, s)
 	step{args: "transactions --source app", code: 1, err: []string{`source "app": ending transactions is not supported by a source of the type sqlite`}}.run(t, s)
+	step{args: "instance remove none", code: 2, err: []string{"pass --yes"}}.run(t, s)
+	step{args: "instance remove none --yes", out: []string{"there is no such instance"}}.run(t, s)
 	step{args: "topic create none orders", code: 1, err: []string{`there is no destination "none"`}}.run(t, s)
 	step{args: "topic create nowhere orders", code: 1, err: []string{"has no topics to create"}}.run(t, s)
 }

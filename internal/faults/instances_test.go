@@ -274,6 +274,38 @@ func TestG1_G2_G3_AFrozenInstanceWakesUp(t *testing.T) {
 	}
 }
 
+// One of three instances is removed while it delivers, again and again. Others take its lanes, it joins again and gets its
+// share; what it had in flight may arrive once more.
+func TestG1_G2_G3_AnInstanceIsRemovedWhileItDelivers(t *testing.T) {
+	t.Parallel()
+	testenv.Postgres(t) // skips without a server
+	to := receive(t, slowly(5*time.Millisecond))
+	f := newFleet(t, longLease, toHTTP(to.url()))
+	for range 3 {
+		f.join()
+	}
+	w := write(t, f.pool, false)
+	removals := 0
+	for range rounds(t, testenv.Brief(3, 10), 200) {
+		before := to.arrived()
+		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+100 })
+		r := f.any()
+		epochs := one[int64](f.database, "SELECT sum(epoch) FROM outrider_cursor")
+		if said := command(t, "instance", "remove", r.instance(), "--yes", "-c", r.config); !strings.Contains(said, "removed") {
+			t.Fatal(said)
+		}
+		f.members[0].until("has lanes again, or others have", func() bool { return one[int64](f.database, "SELECT sum(epoch) FROM outrider_cursor") > epochs })
+		r.admit(f)
+		f.spread()
+		removals++
+	}
+	report := f.end(w, to)
+	t.Logf("%d removals of one of 3 instances: %v, worst time to an even spread %v", removals, report, f.worst.Round(time.Millisecond))
+	if !report.Clean() || report.Duplicates > removals*killWindow*lanes {
+		t.Errorf("not clean, or more duplicates than the windows hold: %v", report)
+	}
+}
+
 // repeated is how many arrivals were not the first of their message.
 func (r *receiver) repeated() int {
 	r.mu.Lock()

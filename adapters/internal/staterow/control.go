@@ -125,6 +125,31 @@ func (o *Operators) Forget(ctx context.Context, route string, force bool, by str
 	return gone, nil
 }
 
+// RemoveInstance implements [adapters.InstanceRemover].
+func (o *Operators) RemoveInstance(ctx context.Context, id, by string) (removed bool, err error) {
+	if o.db.EndSession != nil {
+		err = o.db.EndSession(ctx, id)
+	}
+	if err == nil {
+		err = o.db.Transact(ctx, func(tx Tx) error {
+			order := ""
+			if o.db.MySQL { // rows are locked as a settle locks them
+				order = " ORDER BY route, slot"
+			}
+			lanes, err := tx.Exec(ctx, o.query("UPDATE outrider_cursor SET owner = NULL WHERE owner = %"+order, id))
+			if err != nil {
+				return err
+			}
+			n, err := tx.Exec(ctx, o.query("DELETE FROM outrider_instance WHERE id = %", id))
+			if removed = n > 0; err != nil || n+lanes == 0 {
+				return err
+			}
+			return o.db.audit(ctx, tx, by, "remove instance", int(lanes), "instance", id)
+		})
+	}
+	return removed && err == nil, o.db.Wrap(fmt.Sprintf("remove instance %q", id), err)
+}
+
 // Lanes returns all cursor rows, by route and slot. Cursors and parked messages are read in one snapshot.
 func (o *Operators) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 	return o.lanes(ctx, "coalesce(n.retrying, 0), coalesce(n.waiting, 0), coalesce(n.held, 0), coalesce(n.dead, 0)", `

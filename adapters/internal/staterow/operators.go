@@ -28,6 +28,9 @@ type Database struct {
 	// LockRoute keeps those who take lanes of a route, and settles of its lanes, away until the transaction ends. nil: the transaction does.
 	LockRoute func(ctx context.Context, tx Tx, route string) error
 
+	// EndSession ends the session that shows that an instance lives, if there is one. nil: nothing but its lease shows it.
+	EndSession func(ctx context.Context, instance string) error
+
 	// Move places the cursors of a route, whose lock the transaction has; their rows may be missing.
 	Move func(ctx context.Context, tx Tx, m adapters.Move) error
 }

@@ -11,18 +11,19 @@ import (
 )
 
 var (
-	_ adapters.Operations     = (*Store)(nil)
-	_ adapters.LaneCounter    = (*Store)(nil)
-	_ adapters.AuditReader    = (*Store)(nil)
-	_ adapters.FailureCounter = (*Store)(nil)
-	_ adapters.Auditor        = (*Store)(nil)
-	_ adapters.AuditWriter    = (*Store)(nil)
+	_ adapters.Operations      = (*Store)(nil)
+	_ adapters.LaneCounter     = (*Store)(nil)
+	_ adapters.AuditReader     = (*Store)(nil)
+	_ adapters.FailureCounter  = (*Store)(nil)
+	_ adapters.Auditor         = (*Store)(nil)
+	_ adapters.AuditWriter     = (*Store)(nil)
+	_ adapters.InstanceRemover = (*Store)(nil)
 )
 
 // operators makes what is the same for all databases.
 func (s *Store) operators() staterow.Operators {
 	return staterow.NewOperators(staterow.Database{
-		Dialect: dialect, Pool: staterow.SQLTx{DB: s.db}, Transact: staterow.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move,
+		Dialect: dialect, Pool: staterow.SQLTx{DB: s.db}, Transact: staterow.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move, EndSession: s.endSession,
 	})
 }
 

@@ -6,7 +6,7 @@ import "github.com/outriderhq/outrider/adapters/mysql/internal/my"
 var stateRights = []struct{ table, column, relay, operator string }{
 	{"outrider_route", "route", "SELECT INSERT UPDATE", "SELECT INSERT UPDATE DELETE"},
 	{"outrider_cursor", "slot", "SELECT INSERT UPDATE", "SELECT INSERT UPDATE DELETE"},
-	{"outrider_instance", "routes", "SELECT INSERT UPDATE DELETE", "SELECT"},
+	{"outrider_instance", "routes", "SELECT INSERT UPDATE DELETE", "SELECT DELETE"},
 	{"outrider_parked", "seq", "SELECT INSERT UPDATE DELETE", "SELECT UPDATE DELETE"},
 	{"outrider_audit", "", "INSERT", "SELECT INSERT"},
 	{"outrider_pause", "", "SELECT INSERT", "SELECT INSERT DELETE"},

@@ -96,6 +96,7 @@ func TestG12_UsersByWhatInitPrints(t *testing.T) {
 			return err
 		},
 		"forget": func() error { _, err := operator.Forget(t.Context(), "none", false, "me"); return err },
+		"remove": func() error { _, err := operator.RemoveInstance(t.Context(), "none", "me"); return err },
 		"audit":  func() error { _, err := operator.ReadAudit(t.Context(), 0, 9); return err },
 	} {
 		if err := do(); err != nil {

@@ -198,6 +198,28 @@ func (s *Store) lockInstance(ctx context.Context, session *stateSession, lease t
 	return renew(ctx, conn, session.instance, lease)
 }
 
+// endSession ends the session that shows that an instance lives.
+func (s *Store) endSession(ctx context.Context, instance string) error {
+	var holder sql.NullInt64
+	if err := s.db.QueryRowContext(ctx, `SELECT is_used_lock(`+lockOf("?")+`)`, instance).Scan(&holder); err != nil || !holder.Valid {
+		return err
+	}
+	_, err := s.db.ExecContext(ctx, `KILL `+strconv.FormatInt(holder.Int64, 10))
+	switch {
+	case my.FailedWith(err, noSuchConnection):
+		return nil
+	case my.FailedWith(err, notTheOwner):
+		return fmt.Errorf("end its session: %w; GRANT CONNECTION ADMIN ON *.* TO the user that Outrider connects as (MySQL: CONNECTION_ADMIN)", err)
+	}
+	return err
+}
+
+// What a server answers to KILL.
+const (
+	noSuchConnection = 1094
+	notTheOwner      = 1095
+)
+
 // remember notes a session whose end the server may not know of.
 func (s *Store) remember(id int64) {
 	if !slices.Contains(s.former, id) {

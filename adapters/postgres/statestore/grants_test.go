@@ -150,7 +150,8 @@ func (g *grantedState) actAsOperator(s *Store) error {
 	return errors.Join(err, dropped, g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
 		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{})), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
 		s.Move(g.Ctx, adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 1}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
-		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Forget(g.Ctx, "r", true, "alice")))
+		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Forget(g.Ctx, "r", true, "alice")),
+		failed(s.RemoveInstance(g.Ctx, "gone", "alice")))
 }
 
 // note writes and deletes a note, as package queuetable does on the connections of a source.

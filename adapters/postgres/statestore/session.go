@@ -29,14 +29,18 @@ const (
 	// for good.
 	instanceLockWait = "2000"
 
-	// endFormerSQL ends those of the processes $2 that hold the lock of instance $1.
-	// The 64 bits of an advisory key are shown as two columns of 32.
-	endFormerSQL = `
+	// endLockSQL ends sessions that have to do with the lock of instance $1. The 64 bits of an advisory key are
+	// shown as two columns of 32.
+	endLockSQL = `
 SELECT pg_terminate_backend(l.pid)
 FROM pg_locks l, (SELECT ` + instanceLock + ` AS key) k
-WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = ANY($2::int4[])
+WHERE l.locktype = 'advisory' AND l.objsubid = 1
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.classid::bigint = (k.key >> 32) & 4294967295 AND l.objid::bigint = k.key & 4294967295`
+
+	// endFormerSQL ends those of the processes $2, endHolderSQL the one that holds it: those who look share it.
+	endFormerSQL = endLockSQL + ` AND l.pid = ANY($2::int4[])`
+	endHolderSQL = endLockSQL + ` AND l.granted AND l.mode = 'ExclusiveLock'`
 
 	// sweepSQL forgets instances that ended without leaving. An owner without
 	// a row counts as dead, so nothing depends on when this happens.
@@ -211,6 +215,15 @@ func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance strin
 		return nil, stateError(fmt.Sprintf("take the lock of instance %q", instance), err)
 	}
 	return nil, stateError(fmt.Sprintf("join as %q", instance), err)
+}
+
+// endSession ends the session that shows that an instance lives.
+func (s *Store) endSession(ctx context.Context, instance string) error {
+	_, err := s.pool.Exec(ctx, s.pool.schema.in(endHolderSQL), instance)
+	if pg.FailedWith(err, pg.InsufficientPrivilege) {
+		return fmt.Errorf("end its session: %w; GRANT pg_signal_backend TO the role that Outrider connects as", err)
+	}
+	return err
 }
 
 // closeSession ends the session and with it the lock.

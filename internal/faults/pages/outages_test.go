@@ -197,14 +197,25 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 	}
 
 	// An instance that is alive and takes nothing leaves its share of the lanes unowned.
-	exec(conn, `SELECT pg_advisory_lock(hashtextextended('outrider instance ' || 'public' || ' ' || 'ghost', 7710263))`)
+	ghost := s.connect()
+	exec(ghost, `SELECT pg_advisory_lock(hashtextextended('outrider instance ' || 'public' || ' ' || 'ghost', 7710263))`)
 	exec(conn, `INSERT INTO outrider_instance (id, lease_until, routes) SELECT 'ghost', now() + interval '1 hour', routes FROM outrider_instance LIMIT 1`)
-	b.names("quiet", "lanes have no owner", "relay-1 has", "ghost", "Restart it", "Instances")
+	b.names("quiet", "lanes have no owner", "relay-1 has", "ghost", "Restart it", "Instances", "Remove ghost…")
 	b.act("quiet", "Instances")
-	b.see("ghost", "relay-1")
-	exec(conn, `DELETE FROM outrider_instance WHERE id = 'ghost'`)
-	exec(conn, `SELECT pg_advisory_unlock_all()`)
+	b.see("ghost", "relay-1", "Remove…")
+	b.accessible("instances that can be removed")
+	b.act("quiet", "Remove ghost…")
+	b.see("Remove an instance", "ghost", "others take its lanes", "joins again")
+	b.accessible("preview of the removal of an instance")
+	b.click("Remove ghost")
+	b.see("Removed instance ghost")
 	b.names("quiet", "works")
+	if err := ghost.Ping(t.Context()); err == nil {
+		t.Error("the session of the ghost is still there")
+	}
+	if n := s.count(`SELECT count(*) FROM outrider_audit WHERE action = 'remove instance'`); n != 1 {
+		t.Errorf("%d audit records of the removal", n)
+	}
 
 	// The disk of the state store is full: what can be read hides that nothing can be written.
 	settled := func() int { return s.count(`SELECT max(position) FROM outrider_cursor WHERE route = 'quiet'`) }
