@@ -99,8 +99,8 @@ func (s *server) confirmTopic(ctx context.Context, q url.Values, d *confirmData)
 	d.Verb = "Create the topic"
 	d.Fields = [][2]string{{"destination", destination}, {"topic", topic.Name}}
 	d.Facts = [][2]string{{"topic", topic.Name}, {"destination", destination}}
-	d.Numbers = []choice{{"partitions", "Partitions", "the brokers' default", partitionsMost}, {"replicas", "Replicas of each", "the brokers' default", replicasMost}}
-	d.Undone = []string{"The messages that wait for the topic are sent as soon as it is there.",
+	d.Numbers = []choice{{"partitions", "Partitions", "default", partitionsMost}, {"replicas", "Replicas of each", "default", replicasMost}}
+	d.Undone = []string{"The messages that wait for the topic are sent as soon as it is there. Leave the numbers empty for the brokers' defaults.",
 		"Outrider never deletes a topic, so this cannot be undone here. Partitions that are added later change which partition a key goes to."}
 	return nil
 }
