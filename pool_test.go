@@ -142,7 +142,7 @@ routes:
 	}
 	op, err := admin.NewOperator(ctx, cfg, options...)
 	must(t, err)
-	_, err = op.Retain(ctx, true)
+	_, err = op.Retain(ctx, true, "test")
 	must(t, err)
 	must(t, op.Close())
 	cancel()

@@ -326,7 +326,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 	must(t, err)
 	_, err = op.Instances(ctx)
 	must(t, err)
-	_, err = op.Retain(ctx, false)
+	_, err = op.Retain(ctx, false, "test")
 	must(t, err)
 	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip} {
 		_, err = op.CountParked(ctx, adapters.ParkedCommand{Action: action, All: true})

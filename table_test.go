@@ -166,7 +166,7 @@ func rebase(op *admin.Operator) (*admin.Relocation, error) {
 func removed(t *testing.T, cfg *outrider.Config) (n int64) {
 	t.Helper()
 	operate(t, cfg, func(op *admin.Operator) {
-		stats, err := op.Retain(t.Context(), false)
+		stats, err := op.Retain(t.Context(), false, "test")
 		must(t, err)
 		for _, s := range stats {
 			n += s.Rows

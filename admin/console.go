@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -158,12 +159,23 @@ func (c *Console) Config() *config.Config { return c.relay.Config() }
 // ErrNoReload is the error of [Console.Reload] where the program has no file to read.
 var ErrNoReload = errors.New("this program cannot read its configuration again: give it outrider.WithReload")
 
-// Reload reads the configuration again and puts it to work.
-func (c *Console) Reload(ctx context.Context) error {
+// Reload reads the configuration again and puts it to work. The audit log has a record of it.
+func (c *Console) Reload(ctx context.Context, by string) error {
 	if c.relay.Reload == nil {
 		return ErrNoReload
 	}
-	return c.relay.Reload(ctx)
+	if err := c.relay.Reload(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	err := c.Use(ctx, func(op *Operator) error {
+		return recordIn(ctx, op.stores[0], by, "reload", len(op.build.Config.Routes))
+	})
+	if err != nil { // the reload itself is done
+		cmp.Or(c.relay.Options.Logger, slog.Default()).Error("a reload is not in the audit log", "by", by, "error", err)
+	}
+	return nil
 }
 
 // Status is the state of all routes. It is at most a second old, unless finding it out takes longer than

@@ -74,7 +74,7 @@ func (op *Operator) EndTransaction(ctx context.Context, source, id, by string) (
 	if ended, err := ender.EndTransaction(ctx, id); err != nil || !ended {
 		return nil, err
 	}
-	return t, op.record(ctx, t.Source, by, "end transaction", "source", t.Source, "process", strconv.Itoa(t.Process),
+	return t, op.record(ctx, t.Source, by, "end transaction", 1, "source", t.Source, "process", strconv.Itoa(t.Process),
 		"application", t.Application, "user", t.User, "client", t.Client, "since", t.Since.UTC().Format(time.RFC3339))
 }
 
@@ -99,21 +99,21 @@ func (op *Operator) ender(ctx context.Context, source string) (adapters.Transact
 }
 
 // record writes to the audit log of a source's state store what was done outside of it.
-func (op *Operator) record(ctx context.Context, source, by, action string, about ...string) error {
+func (op *Operator) record(ctx context.Context, source, by, action string, changed int, about ...string) error {
 	k, err := op.build.StateOf(source)
 	if err != nil {
 		return err
 	}
-	return recordIn(ctx, op.parts.States[k.Key], by, action, about...)
+	return recordIn(ctx, op.parts.States[k.Key], by, action, changed, about...)
 }
 
 // recordIn writes one audit record. What it is about has been done: the error says so.
-func recordIn(ctx context.Context, s adapters.StateStore, by, action string, about ...string) error {
+func recordIn(ctx context.Context, s adapters.StateStore, by, action string, changed int, about ...string) error {
 	writer, ok := s.(adapters.AuditWriter)
 	if !ok {
 		return fmt.Errorf("%s: done, and not audited: its state store keeps no records", action)
 	}
-	if err := writer.WriteAudit(ctx, by, action, 1, about...); err != nil {
+	if err := writer.WriteAudit(ctx, by, action, changed, about...); err != nil {
 		return fmt.Errorf("%s: done, and not audited: %w", action, err)
 	}
 	return nil

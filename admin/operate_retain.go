@@ -2,7 +2,10 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/assembly"
@@ -11,8 +14,8 @@ import (
 
 // Retain removes what can go from the tables of all sources that have a
 // retention, once, and returns what it did and found. A dry run removes nothing
-// and counts what would go.
-func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]adapters.RetentionStats, error) {
+// and counts what would go. By is the author in the audit log, which has a record for each source of which rows were removed.
+func (op *Operator) Retain(ctx context.Context, dryRun bool, by string) ([]adapters.RetentionStats, error) {
 	opened := map[string]bool{}
 	for _, r := range op.build.Config.Routes { // also those of other sources: they may read the same table
 		if op.build.Source(r.From).Log && !opened[r.From] {
@@ -34,6 +37,9 @@ func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]adapters.Retenti
 			stats := job.Stats()
 			stats.Rows, stats.Partitions = done.Rows, int64(done.Partitions)
 			all = append(all, stats)
+			if !dryRun && stats.Rows+stats.Partitions > 0 {
+				err = errors.Join(err, op.recordRetention(ctx, &stats, by))
+			}
 		}
 		if err != nil {
 			return all, fmt.Errorf("source %q: %w", name, err)
@@ -41,6 +47,16 @@ func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]adapters.Retenti
 	}
 	return all, nil
 }
+
+// recordRetention writes to the audit log how many rows were removed. They are gone also if the time for it is over.
+func (op *Operator) recordRetention(ctx context.Context, s *adapters.RetentionStats, by string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	return op.record(ctx, s.Source, by, "remove old rows", int(s.Rows), "source", s.Source, "partitions", strconv.FormatInt(s.Partitions, 10))
+}
+
+// recordTime bounds the time for an audit record of something that has been done.
+const recordTime = 5 * time.Second
 
 // retainOnce checks a job and makes one pass.
 func retainOnce(ctx context.Context, job *retention.Job) (adapters.Retained, error) {

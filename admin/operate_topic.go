@@ -48,7 +48,7 @@ func (op *Operator) CreateTopic(ctx context.Context, destination string, topic a
 		}
 		return strconv.Itoa(n)
 	}
-	return true, recordIn(ctx, op.storeOf(destination), by, "create topic", "destination", destination, "topic", topic.Name,
+	return true, recordIn(ctx, op.storeOf(destination), by, "create topic", 1, "destination", destination, "topic", topic.Name,
 		"partitions", number(topic.Partitions), "replicas", number(topic.Replicas))
 }
 

@@ -371,7 +371,7 @@ func (w *world) crash(t *rapid.T, route string) {
 
 // retain makes a pass of retention.
 func (w *world) retain() {
-	_, err := w.op.Retain(w.ctx, false)
+	_, err := w.op.Retain(w.ctx, false, "test")
 	if err != nil && !strings.Contains(err.Error(), "is in the way") {
 		w.t.Fatalf("retention: %v", err)
 	}

@@ -194,6 +194,9 @@ func (s *site) until(what string, ok func() bool) {
 const (
 	parkedSQL = `SELECT count(*) FROM outrider_parked`
 	auditSQL  = `SELECT count(*) FROM outrider_audit WHERE action = '%s' AND by LIKE 'alice by API, token %%'`
+
+	// Requests without a body say only which token they had.
+	namelessSQL = `SELECT count(*) FROM outrider_audit WHERE action = '%s' AND by LIKE '%%by API, token %%'`
 )
 
 func onSQLite(t *testing.T) *site { return onSQLiteWith(t, "") }
@@ -402,5 +405,8 @@ func testControl(t *testing.T, s *site) {
 	s.refused(http.StatusConflict, "admin", "POST", "/routes/orders/seek", `{"to": "1000000"}`)
 	s.refused(http.StatusUnprocessableEntity, "admin", "POST", "/routes/orders/seek", `{"to": "never"}`)
 	s.want("admin", "POST", "/reload", "", `"reloaded":true`, `"routes":1`)
+	if n := s.count(fmt.Sprintf(namelessSQL, "reload")); n != 1 {
+		t.Errorf("%d audit records of the reload", n)
+	}
 	s.want("read", "GET", "/routes/orders", "", `"route":"orders"`) // by the next configuration's state
 }

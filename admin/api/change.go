@@ -249,7 +249,7 @@ func (o *ParkedOrder) command(action adapters.ParkedAction, by string) (adapters
 }
 
 func (s *service) reload(ctx context.Context, _ *struct{}) (*reloadOut, error) {
-	if err := s.console.Reload(ctx); err != nil {
+	if err := s.console.Reload(ctx, author(ctx, Author{})); err != nil {
 		if status := admin.StatusOf(err); status != http.StatusInternalServerError {
 			return nil, err
 		}

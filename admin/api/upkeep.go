@@ -96,7 +96,7 @@ func (s *service) retaining(ctx context.Context, dryRun bool) (*one[RetentionRep
 	defer cancel()
 	out := &one[RetentionReport]{RetentionReport{Removed: !dryRun, Items: []admin.RetentionView{}}}
 	err := s.console.Use(limited, func(op *admin.Operator) error {
-		all, err := op.Retain(limited, dryRun)
+		all, err := op.Retain(limited, dryRun, author(ctx, Author{}))
 		out.Body.Items = admin.ViewRetention(all)
 		return err
 	})

@@ -106,4 +106,11 @@ func testRetention(t *testing.T, s *site) {
 	if n := s.count(rows); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
+	if n := s.count(fmt.Sprintf(namelessSQL, "remove old rows") + ` AND changed = 3`); n != 1 {
+		t.Errorf("%d audit records of 3 removed rows", n)
+	}
+	s.want("admin", "POST", "/retention", "", `"removed":true`, `"rows":0`)
+	if n := s.count(fmt.Sprintf(namelessSQL, "remove old rows")); n != 1 {
+		t.Errorf("%d audit records, one of them of nothing", n)
+	}
 }

@@ -301,7 +301,7 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 }
 
 func (s *server) reload(ctx context.Context) (said string, err error) {
-	if err := s.console.Reload(ctx); err != nil {
+	if err := s.console.Reload(ctx, admin.PageAuthor(ctx)); err != nil {
 		if admin.StatusOf(err) != http.StatusInternalServerError {
 			return "", err
 		}

@@ -234,7 +234,9 @@ func actsFor(l *routeLine, r *admin.RouteStatus) []act {
 			return []act{{Label: "End it…", Href: end, Role: admin.RoleAdmin}, details}
 		}
 		return []act{details}
-	case admin.CauseBehind, admin.CauseSource, admin.CauseState, admin.CauseStuck:
+	case admin.CauseSource, admin.CauseState:
+		return []act{{Label: "Doctor", Href: "/doctor", Role: admin.RoleOperate}, details}
+	case admin.CauseBehind, admin.CauseStuck:
 		return []act{details}
 	case admin.CauseFine:
 	}

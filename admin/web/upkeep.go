@@ -79,7 +79,7 @@ func (s *server) retained(ctx context.Context, dryRun bool) (all []adapters.Rete
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		all, err = op.Retain(ctx, dryRun)
+		all, err = op.Retain(ctx, dryRun, admin.PageAuthor(ctx))
 		return err
 	})
 	return all, err

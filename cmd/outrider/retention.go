@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 func (a *app) retentionCommand() *cobra.Command {
 	var once bool
+	var by string
 	c := &cobra.Command{
 		Use:   "retention",
 		Short: "Show which rows of the outbox tables retention would remove, or remove them now",
@@ -25,10 +27,11 @@ removes them automatically.`,
 		Args: noArgs,
 	}
 	c.Flags().BoolVar(&once, "once", false, "remove them now")
+	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
-			all, err := op.Retain(c.Context(), !once)
+			all, err := op.Retain(c.Context(), !once, cmp.Or(by, currentUser()))
 			if err != nil {
 				return err
 			}
