@@ -65,7 +65,7 @@ func everyPage(t *testing.T, b *tab) map[string]string {
 		"failures": "/failures", "groups": "/groups", "destinations": "/destinations", "instances": "/instances", "event": "/event?id=inv-882", "no-event": "/event?id=none",
 		"tail": "/tail", "operations": "/operations", "doctor": "/doctor?run=now", "retention": "/retention", "audit": "/audit", "config": "/config", "missing": "/nothing", "purge": "/confirm?action=purge&route=billing&status=dead",
 		"seek": "/confirm?action=seek&route=crm&to=beginning", "redrive": "/confirm?action=redrive&route=crm&status=held",
-		"rebase": "/confirm?action=rebase&route=crm&force=yes", "forget": "/confirm?action=forget&route=crm", "paused-route": "/route/audit-trail", "login": "/login",
+		"rebase": "/confirm?action=rebase&route=crm&force=yes", "forget": "/confirm?action=forget&route=crm", "paused-route": "/route/audit-trail", "remove": "/confirm?action=remove-instance&instance=relay-1",
 	}
 }
 
@@ -174,7 +174,7 @@ func TestPictures(t *testing.T) {
 	b.click("Pause audit-trail")
 	b.see("Paused route audit-trail")
 	pages := everyPage(t, b)
-	for _, name := range []string{"overview", "route", "parked", "message", "failures", "groups", "destinations", "purge", "tail", "event", "audit", "instances", "operations", "doctor", "retention", "config", "rebase", "forget", "seek", "login"} {
+	for _, name := range []string{"overview", "route", "parked", "message", "failures", "groups", "destinations", "purge", "tail", "event", "audit", "instances", "operations", "doctor", "retention", "config", "rebase", "forget", "seek", "remove"} {
 		path, ok := pages[name]
 		if !ok {
 			continue
