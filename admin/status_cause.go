@@ -158,7 +158,10 @@ func (c *Cause) address(down []Stop) {
 	c.Text += " is unavailable: " + without(worst.Reason, worst.Address)
 	c.Missing = strings.Contains(worst.Reason, missingTopic)
 	c.Action = "fix the receiver; Outrider is probing it and resumes when it answers"
-	if !strings.Contains(worst.Address, "://") {
+	switch {
+	case c.Missing:
+		c.Action = "create the topic; Outrider is probing it and resumes when it exists"
+	case !strings.Contains(worst.Address, "://"):
 		c.Action = "fix the destination; Outrider is probing it and resumes when it answers"
 	}
 }
