@@ -250,7 +250,7 @@ func TestG1_NotificationsAloneEmptyAQueue(t *testing.T) {
 // awaitSleep returns when the claimer wants to be notified of rows of these tables.
 func (f *flowcatalyst) awaitSleep(tables ...string) {
 	f.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		var asleep bool
 		err := f.conn.QueryRow(f.t.Context(), `SELECT bool_and(NOT pg_try_advisory_xact_lock_shared(hashtextextended(name, $1)))
 			FROM unnest($2::text[]) AS t(name)`, outbox.WakeNamespace, tables).Scan(&asleep)
