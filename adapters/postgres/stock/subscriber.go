@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -55,6 +56,9 @@ type Subscriber struct {
 	cfg   Config
 	db    *sql.DB
 	inner *wmsql.Subscriber
+
+	mu         sync.Mutex
+	subscribed []<-chan *message.Message
 }
 
 var _ message.Subscriber = (*Subscriber)(nil)
@@ -98,12 +102,26 @@ func (s *Subscriber) Check(ctx context.Context) error {
 // Subscribe takes the messages of the table; the topic, which names it, is not looked
 // at.
 func (s *Subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	return s.inner.Subscribe(ctx, "topic")
+	messages, err := s.inner.Subscribe(ctx, "topic")
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.subscribed = append(s.subscribed, messages)
+	}
+	return messages, err
 }
 
-// Close ends subscriptions and closes the pool.
+// Close ends subscriptions and closes the pool. When it returns, the channels of messages are closed:
+// watermill-sql's Subscriber closes them a moment after its own Close has returned, and sends nothing any more.
 func (s *Subscriber) Close() error {
-	err := errors.Join(s.inner.Close(), s.db.Close())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.inner.Close()
+	for _, messages := range s.subscribed {
+		<-messages
+	}
+	s.subscribed = nil
+	err = errors.Join(err, s.db.Close())
 	s.cfg.Pool.Close()
 	return err
 }

@@ -84,6 +84,26 @@ func (t *topics) Close() (err error) {
 	return err
 }
 
+// TestCloseClosesTheChannels: Close returns when the channels of messages are closed, not a moment before.
+func TestCloseClosesTheChannels(t *testing.T) {
+	t.Parallel()
+	sub := &topics{t: t, url: testenv.Postgres(t), group: "test"}
+	for range 100 {
+		messages, err := sub.Subscribe(t.Context(), "closing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-messages:
+		default:
+			t.Fatal("the channel of messages is still open")
+		}
+	}
+}
+
 // TestWatermillsUniversalSuite runs Watermill's own suite with watermill-sql's Publisher and a [Subscriber] for each topic.
 func TestWatermillsUniversalSuite(t *testing.T) {
 	t.Parallel()
