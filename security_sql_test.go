@@ -113,9 +113,9 @@ type victim struct {
 	conn *pgx.Conn // the test's own, which looks at nothing in public
 }
 
-func newVictim(t *testing.T) *victim {
+func newVictim(t *testing.T, database string) *victim {
 	t.Helper()
-	v := &victim{t: t, url: testenv.Postgres(t)}
+	v := &victim{t: t, url: database}
 	u, err := url.Parse(v.url)
 	must(t, err)
 	q := u.Query()
@@ -127,24 +127,26 @@ func newVictim(t *testing.T) *victim {
 	return v
 }
 
-// attack runs statements as a role that may do nothing but create in public.
-func (v *victim) attack(statements string) {
-	v.t.Helper()
+// attack runs statements in a database as a role that may do nothing but create in public. The role is dropped when the
+// test ends.
+func attack(t *testing.T, database, statements string) {
+	t.Helper()
 	role := "attacker_" + strings.ToLower(rand.Text())
-	v.exec("CREATE ROLE " + role + " LOGIN")
-	v.exec("GRANT USAGE, CREATE ON SCHEMA public TO " + role)
-	v.t.Cleanup(func() {
-		_, err := v.conn.Exec(context.Background(), "DROP OWNED BY "+role+" CASCADE; DROP ROLE "+role)
-		must(v.t, err)
-	})
-	u, err := url.Parse(v.url)
-	must(v.t, err)
+	execute(t.Context(), t, database, "CREATE ROLE "+role+" LOGIN; GRANT USAGE, CREATE ON SCHEMA public TO "+role)
+	t.Cleanup(func() { execute(context.Background(), t, database, "DROP OWNED BY "+role+" CASCADE; DROP ROLE "+role) })
+	u, err := url.Parse(database)
+	must(t, err)
 	u.User = url.User(role)
-	conn, err := pgx.Connect(v.t.Context(), u.String())
-	must(v.t, err)
-	defer func() { must(v.t, conn.Close(context.Background())) }()
-	_, err = conn.PgConn().Exec(v.t.Context(), statements).ReadAll()
-	must(v.t, err)
+	execute(t.Context(), t, u.String(), statements)
+}
+
+// execute runs statements on a connection of their own.
+func execute(ctx context.Context, t *testing.T, database, statements string) {
+	t.Helper()
+	conn, err := pgx.Connect(ctx, database)
+	must(t, err)
+	_, err = conn.PgConn().Exec(ctx, statements).ReadAll()
+	must(t, errors.Join(err, conn.Close(ctx)))
 }
 
 func (v *victim) exec(sql string) {
@@ -199,6 +201,8 @@ func TestLookalikesAreNotCalled(t *testing.T) {
 		kind varchar, customer varchar, created timestamptz DEFAULT now()); CREATE INDEX ON public.events (xid, no)`
 	const jobsTable = `CREATE TABLE public.jobs (id bigserial PRIMARY KEY, kind varchar NOT NULL, grp varchar, body jsonb, status varchar NOT NULL DEFAULT 'pending',
 		created timestamp NOT NULL DEFAULT clock_timestamp(), claimed timestamp, tries smallint NOT NULL DEFAULT 0, next timestamptz, err varchar(4000))`
+	attacked := testenv.Postgres(t)
+	attack(t, attacked, lookalikes)
 	for name, c := range map[string]struct{ source, table, insert string }{
 		"outrider": {source: "wake: notify, retention: {keep: 1ms, every: 1s}"},
 		"partitions": {source: "table: parts, retention: {keep: 1ms, mode: partitions, every: 1s, partition_rows: 10000}",
@@ -216,14 +220,13 @@ func TestLookalikesAreNotCalled(t *testing.T) {
 		for _, path := range []string{`"$user", public`, `public, pg_catalog`}[:testenv.Brief(1, 2)] {
 			t.Run(name+" with "+path, func(t *testing.T) {
 				t.Parallel()
-				v := newVictim(t)
+				v := newVictim(t, testenv.PostgresCopy(t, attacked))
 				var database string
 				must(t, v.conn.QueryRow(t.Context(), "SELECT current_database()").Scan(&database))
 				v.exec("ALTER DATABASE " + database + " SET search_path = " + path)
 				if c.table != "" {
 					v.exec(c.table)
 				}
-				v.attack(lookalikes)
 				v.everything(c.source, c.insert)
 				if n := v.caught(); n != 0 {
 					t.Errorf("%d calls of what somebody else has put there", n)

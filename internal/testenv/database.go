@@ -17,17 +17,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// createDatabase makes an empty database on a server and returns its URL and
+// createDatabase makes a copy of the database template on a server and returns its URL and
 // what drops it. The test's name becomes part of the database's, so that a
 // look at the server tells whose it is.
-func createDatabase(ctx context.Context, server, test string) (string, func(context.Context) error, error) {
+func createDatabase(ctx context.Context, server, test, template string) (string, func(context.Context) error, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme == "" {
 		// The parser's own error repeats the URL, and with it the password.
 		return "", nil, errors.New("not a URL such as postgres://user@host:port/database")
 	}
 	name := databaseName(test)
-	if err := administer(ctx, server, func(conn *pgx.Conn) error { return create(ctx, conn, name) }); err != nil {
+	if err := administer(ctx, server, func(conn *pgx.Conn) error { return create(ctx, conn, name, template) }); err != nil {
 		return "", nil, fmt.Errorf("create database %s: %w", name, err)
 	}
 	u.Path = "/" + name
@@ -44,15 +44,14 @@ func createDatabase(ctx context.Context, server, test string) (string, func(cont
 	return u.String(), drop, nil
 }
 
-// create makes an empty database. Its files are copied as they are, the only way before PostgreSQL 15, which costs half of what it
+// create makes a copy of a database. Its files are copied as they are, the only way before PostgreSQL 15, which costs half of what it
 // takes to log each page: 19 ms of processor time instead of 35.
-func create(ctx context.Context, conn *pgx.Conn, name string) error {
+func create(ctx context.Context, conn *pgx.Conn, name, template string) error {
 	var version int
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		return err
 	}
-	// template0, because template1 cannot be copied while anybody is connected to it.
-	statement := "CREATE DATABASE " + name + " TEMPLATE template0"
+	statement := "CREATE DATABASE " + name + " TEMPLATE " + template
 	const choosesStrategy = 150_000
 	if version >= choosesStrategy {
 		statement += " STRATEGY file_copy"

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -34,8 +35,25 @@ const cleanupLimit = 30 * time.Second
 // dropped when the test ends, whoever is still connected.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
+	return database(tb, "template0") // template1 cannot be copied while anybody is connected to it
+}
+
+// PostgresCopy is [Postgres] with the contents of another database, whose URL it takes, which is on the shared server and to which nobody is
+// connected.
+func PostgresCopy(tb testing.TB, of string) string {
+	tb.Helper()
+	u, err := url.Parse(of)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return database(tb, strings.TrimPrefix(u.Path, "/"))
+}
+
+// database returns the URL of a new copy of the database template.
+func database(tb testing.TB, template string) string {
+	tb.Helper()
 	server := shared(tb, EnvPostgres, "PostgreSQL")
-	url, drop, err := createDatabase(tb.Context(), server, tb.Name())
+	url, drop, err := createDatabase(tb.Context(), server, tb.Name(), template)
 	if err != nil {
 		tb.Fatalf("testenv: %s: %v", EnvPostgres, err)
 	}

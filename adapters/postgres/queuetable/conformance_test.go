@@ -331,6 +331,9 @@ func TestQueueConformance(t *testing.T) {
 		"CustomTakingAll":         func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "CustomTakingAll" && !testenv.Full() {
+				t.Skip("much like Custom and FlowCatalystTakingAll; make race runs it")
+			}
 			t.Parallel()
 			e := newQueueEnv(t)
 			adaptertest.Queue(t, func(t *testing.T) adaptertest.QueueHarness { return tables(e, t).harness() })

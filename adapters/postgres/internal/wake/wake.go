@@ -107,6 +107,9 @@ func (w *Waker) Wake() <-chan struct{} {
 func (w *Waker) Sleep(ctx context.Context) adapters.Sleep {
 	answer := make(chan adapters.Sleep, 1)
 	if !w.ask(ctx, ask{answer}) {
+		if w.ready.Load() {
+			return adapters.Draining // a slow server keeps it busy; it answers soon, or its connection ends
+		}
 		return adapters.Unsupported
 	}
 	select {
@@ -120,7 +123,7 @@ func (w *Waker) Sleep(ctx context.Context) adapters.Sleep {
 // Awake implements [adapters.Waker].
 func (w *Waker) Awake() { w.ask(context.Background(), ask{}) }
 
-// ask hands something to the listening goroutine; false: it does not listen.
+// ask hands something to the listening goroutine; false: it does not listen, or was busy for too long.
 func (w *Waker) ask(ctx context.Context, a ask) bool {
 	if !w.ready.Load() {
 		return false
