@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -29,13 +31,7 @@ func TestWatermillsUniversalSuite(t *testing.T) {
 		}
 	})
 	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		settings := kafka.DefaultSaramaSubscriberConfig()
-		settings.Consumer.Offsets.Initial = sarama.OffsetOldest
-		sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: b.addrs, OverwriteSaramaConfig: settings, ConsumerGroup: group,
-			InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := &subscribers{brokers: b.addrs, group: group}
 		d, err := New(Config{Brokers: b.addrs, Topic: "{{.Type}}"})
 		if err != nil {
 			t.Fatal(err)
@@ -57,4 +53,63 @@ func TestWatermillsUniversalSuite(t *testing.T) {
 	}, func(t *testing.T) (message.Publisher, message.Subscriber) {
 		return withGroup(t, t.Name()) // one for all of a test
 	}, withGroup)
+}
+
+// subscribers are stock Subscribers, one for each topic with a consumer group of its own. In one group, whoever joins has all
+// others join again, which takes a few times as long as the heartbeats of three seconds: the suite waits for 15 seconds.
+type subscribers struct {
+	brokers []string
+	group   string
+
+	mu      sync.Mutex
+	byTopic map[string]*kafka.Subscriber
+}
+
+func (s *subscribers) of(topic string) (*kafka.Subscriber, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub := s.byTopic[topic]; sub != nil {
+		return sub, nil
+	}
+	settings := kafka.DefaultSaramaSubscriberConfig()
+	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: s.brokers, OverwriteSaramaConfig: settings, ConsumerGroup: s.group + " " + topic,
+		InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.byTopic == nil {
+		s.byTopic = map[string]*kafka.Subscriber{}
+	}
+	s.byTopic[topic] = sub
+	return sub, nil
+}
+
+// Subscribe implements [message.Subscriber].
+func (s *subscribers) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	sub, err := s.of(topic)
+	if err != nil {
+		return nil, err
+	}
+	return sub.Subscribe(ctx, topic)
+}
+
+// SubscribeInitialize implements [message.SubscribeInitializer].
+func (s *subscribers) SubscribeInitialize(topic string) error {
+	sub, err := s.of(topic)
+	if err != nil {
+		return err
+	}
+	return sub.SubscribeInitialize(topic)
+}
+
+// Close implements [message.Subscriber].
+func (s *subscribers) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, sub := range s.byTopic {
+		errs = append(errs, sub.Close())
+	}
+	return errors.Join(errs...)
 }
