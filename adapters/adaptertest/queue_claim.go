@@ -68,7 +68,7 @@ func testQueueEmpty(t *testing.T, s *queueSuite) {
 func testQueueOrder(t *testing.T, s *queueSuite) {
 	for _, limit := range []int{1, 7, 1000} {
 		var rows []QueueRow
-		for i := range min(40*limit, 120) {
+		for i := range 120 {
 			rows = append(rows, s.row([]string{"a", "b", "c", "", "d"}[i*i%5]))
 		}
 		shuffled := slices.Clone(rows)
@@ -190,14 +190,14 @@ func (a *arrivals) take(t *testing.T, s *queueSuite, q adapters.Queue, slots []i
 }
 
 func testQueueLongGroup(t *testing.T, s *queueSuite) {
-	rows := make([]QueueRow, 1000)
+	rows := make([]QueueRow, 3000)
 	for i := range rows {
 		rows[i] = s.row("long")
 	}
 	s.Insert(t, rows...)
 	short := s.insert(t, "x", "y", "z")
 	found := map[string]bool{}
-	for range 3 { // of ten
+	for range 3 { // of some 30
 		for _, row := range s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 100}) {
 			found[row.ID] = true
 		}

@@ -38,11 +38,10 @@ func Postgres(tb testing.TB) string {
 	return database(tb, "template0") // template1 cannot be copied while anybody is connected to it
 }
 
-// PostgresCopy is [Postgres] with the contents of another database, whose URL it takes, which is on the shared server and to which nobody is
-// connected.
-func PostgresCopy(tb testing.TB, of string) string {
+// PostgresCopy is [Postgres] with the contents of a database that an earlier call returned. Nobody may be connected to that one.
+func PostgresCopy(tb testing.TB, original string) string {
 	tb.Helper()
-	u, err := url.Parse(of)
+	u, err := url.Parse(original)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -295,7 +295,7 @@ func TestQueueConformance(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains([]string{"OutboxFramework", "FlowCatalyst", "Talkie", "Custom", "CustomWithoutRowids"}, name) && testenv.Brief(0, 1) == 0 {
+			if !slices.Contains([]string{"OutboxFramework", "FlowCatalyst", "Talkie", "Custom", "CustomWithoutRowids"}, name) && !testenv.Full() {
 				t.Skip("much like the others, which take five seconds each; make race runs them")
 			}
 			t.Parallel()
