@@ -93,7 +93,7 @@ const (
 func Queue(t *testing.T, setup func(t *testing.T) QueueHarness) {
 	tests := map[string]func(*testing.T, *queueSuite){}
 	for _, part := range []map[string]func(*testing.T, *queueSuite){queueClaimTests, queueRequestTests, queueLaneTests, queueSettleTests, queueForeignTests,
-		queueClaimlessTests} {
+		queueClaimlessTests, queueIDTests} {
 		maps.Copy(tests, part)
 	}
 	for name, test := range tests {

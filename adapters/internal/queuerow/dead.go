@@ -25,7 +25,7 @@ func (o *Operators) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters
 	})
 }
 
-// deadIn reads pages of a table until one has a row that was wanted: when a row died is compared here, because columns keep
+// deadIn reads pages of a table until one has a row that was wanted: ids are compared here, and when a row died, because columns keep
 // times as their writers like.
 func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
 	c := &o.q.Layout.Columns
@@ -39,7 +39,7 @@ func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.Dead
 			return nil, err
 		}
 		for i := range found {
-			if f.Before.IsZero() || found[i].Died.Before(f.Before) {
+			if (f.ID == "" || Names(f.ID, found[i].Row.ID)) && (f.Before.IsZero() || found[i].Died.Before(f.Before)) {
 				page = append(page, found[i])
 			}
 		}
@@ -97,7 +97,8 @@ func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) 
 	}
 	query = query.behind(d, f.After)
 	if f.Group != "" {
-		query = query.and(" AND "+d.Group()+" IN (?, ?)", d.GroupValue(f.Group), d.GroupValue(strings.TrimPrefix(f.Group, of.Kind+":")))
+		names := GroupNames(of.Kind, f.Group)
+		query = query.and(" AND "+d.Group()+" IN (?, ?)", d.GroupValue(names[0]), d.GroupValue(names[len(names)-1]))
 	}
 	if f.Error != "" {
 		query = query.and(" AND INSTR(LOWER("+d.Quote(c.Error)+"), LOWER(?)) > 0", f.Error)

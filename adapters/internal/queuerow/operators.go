@@ -137,7 +137,7 @@ func (o *Operators) waits(d Dialect, s Statement) Statement {
 
 // behind leaves out what is not behind a place.
 func (s Statement) behind(d Dialect, at adapters.DeadKey) Statement {
-	if at.Key == "" {
+	if at.Table == "" {
 		return s
 	}
 	after := d.After(at)
@@ -201,7 +201,7 @@ func (o *Operators) Find(ctx context.Context, id string, most int) (found adapte
 		if err != nil {
 			return found, o.q.Wrap(of.Name, "look for an event", err)
 		}
-		found.Rows = append(found.Rows, rows...)
+		found.Rows = append(found.Rows, slices.DeleteFunc(rows, func(f adapters.FoundRow) bool { return !Names(id, f.Row.ID) })...)
 	}
 	return found, nil
 }

@@ -47,7 +47,9 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 	}
 	var r deadRecord
 	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
-		page = append(page, t.dead(&sql, &r))
+		if row := t.dead(&sql, &r); f.ID == "" || queuerow.Names(f.ID, row.Row.ID) {
+			page = append(page, row)
+		}
 		return nil
 	})
 	return page, noSuchKey(f, err)
@@ -131,7 +133,7 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 	arg := func(v any) string { args = append(args, v); return fmt.Sprintf("$%d", len(args)) }
 	limit := arg(cmp.Or(f.Limit, adapters.DefaultParkedStep))
 	where := ""
-	if f.After.Key != "" {
+	if f.After.Table != "" {
 		where += " AND ({created}, {key}) > (" + arg(f.After.Created) + "::text::" + q.types.created + ", " + arg(f.After.Key) + "::text::" + q.types.key + ")"
 	}
 	order := " ORDER BY {created}, {key}"
@@ -184,10 +186,7 @@ func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bo
 	if q.layout.Columns.Group == "" {
 		return "", false
 	}
-	names := []string{group}
-	if kind != "" && len(group) > len(kind) && group[:len(kind)+1] == kind+":" {
-		names = append(names, group[len(kind)+1:])
-	}
+	names := queuerow.GroupNames(kind, group)
 	null := ""
 	if q.layout.DefaultGroup != "" && slices.Contains(names, q.layout.DefaultGroup) {
 		null = " OR {group} IS NULL"

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +27,7 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 		if err == nil {
 			var more []adapters.FoundRow
 			more, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (adapters.FoundRow, error) { return t.scanFound(&sql, row) })
-			found.Rows = append(found.Rows, more...)
+			found.Rows = append(found.Rows, slices.DeleteFunc(more, func(f adapters.FoundRow) bool { return !queuerow.Names(id, f.Row.ID) })...)
 		}
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && (refused.Code == "22P02" || refused.Code == "22003") {

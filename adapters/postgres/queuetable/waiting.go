@@ -36,7 +36,7 @@ func (q *Queue) waitingIn(ctx context.Context, t *queueTable, after adapters.Dea
 	}
 	args := []any{most}
 	place := ""
-	if after.Key != "" {
+	if after.Table != "" {
 		place = " AND ({created}, {key}) > ($2::text::" + sql.types.created + ", $3::text::" + sql.types.key + ")"
 		args = append(args, after.Created, after.Key)
 	}

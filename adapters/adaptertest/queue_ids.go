@@ -1,0 +1,136 @@
+package adaptertest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// queueIDTests are about what operators name.
+var queueIDTests = map[string]func(*testing.T, *queueSuite){
+	"IDs":    testQueueIDs,
+	"Groups": testQueueGroups,
+}
+
+// QueueIDs checks that an id names one row or none. The tables of the queue have dead rows with these ids, and no others; others are ids that
+// a database may take for one of them. All rows are purged.
+func QueueIDs(t *testing.T, q adapters.Queue, ids []string, others ...string) {
+	t.Helper()
+	dead, ok := q.(adapters.DeadRows)
+	finder, found := q.(adapters.Finder)
+	if !ok || !found {
+		t.Fatalf("a %T has no dead rows, or finds none", q)
+	}
+	slices.Sort(ids)
+	var listed []string
+	for f := (adapters.DeadFilter{Limit: 1}); len(listed) <= len(ids); {
+		page, err := dead.Dead(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		listed, f.After = append(listed, page[0].Row.ID), page[0].At
+	}
+	if slices.Sort(listed); !slices.Equal(listed, ids) {
+		t.Fatalf("the dead rows are listed as %q, want %q", listed, ids)
+	}
+	for _, id := range others {
+		if got := idsOf(t, dead, finder, id); len(got) > 0 {
+			t.Errorf("id %q names %q", id, got)
+		}
+	}
+	for i, id := range ids {
+		for _, left := range ids[i:] {
+			if got := idsOf(t, dead, finder, left); !slices.Equal(got, []string{left}) {
+				t.Errorf("id %q names %q", left, got)
+			}
+		}
+		page, err := dead.Dead(t.Context(), adapters.DeadFilter{ID: id})
+		if err != nil || len(page) != 1 {
+			t.Fatalf("id %q names %d rows, %v", id, len(page), err)
+		}
+		action := []adapters.ParkedAction{adapters.ParkedPurge, adapters.ParkedRedrive}[i%2]
+		n, err := dead.ChangeDead(t.Context(), action, []adapters.DeadKey{page[0].At}, func(context.Context, int) error { return nil })
+		if err != nil || n != 1 {
+			t.Errorf("%s of %q changes %d rows, %v", action, id, n, err)
+		}
+		if page, err = dead.Dead(t.Context(), adapters.DeadFilter{ID: id}); err != nil || len(page) > 0 {
+			t.Errorf("after %s of %q: %d rows, %v", action, id, len(page), err)
+		}
+	}
+}
+
+// idsOf are the ids of the dead rows that an id names, which have to be those of the rows that are found.
+func idsOf(t *testing.T, dead adapters.DeadRows, finder adapters.Finder, id string) (ids []string) {
+	t.Helper()
+	page, err := dead.Dead(t.Context(), adapters.DeadFilter{ID: id})
+	if err != nil {
+		t.Fatalf("id %q: %v", id, err)
+	}
+	all, err := finder.Find(t.Context(), id, 10)
+	if err != nil {
+		t.Fatalf("find %q: %v", id, err)
+	}
+	for i := range page {
+		ids = append(ids, page[i].Row.ID)
+	}
+	if len(all.Rows) != len(ids) {
+		t.Errorf("id %q names %d dead rows, and finds %d", id, len(ids), len(all.Rows))
+	}
+	return ids
+}
+
+func testQueueIDs(t *testing.T, s *queueSuite) {
+	rows := []QueueRow{s.row("a"), s.row("a"), s.row("a"), s.row("")}
+	ids := make([]string, len(rows))
+	for i := range rows {
+		if rows[i].Status = QueueDead; i == 0 {
+			rows[i].Key = "Row-a"
+		}
+		ids[i] = rows[i].Key
+	}
+	s.Insert(t, rows...)
+	id, text := ids[1], ids[0]
+	QueueIDs(t, s.Queue, ids, strings.TrimLeft(id, "0"), "0"+id, id[:len(id)-1], id+"x", id+" ", " "+id, id+".0", id+"e0", "1", "7f3c9a1e-1111-4222-8333-444455556666",
+		strings.ToUpper(text), strings.ToLower(text), text+" ", "Row-á", "Row-%", "Row_a", "{}", "'"+text+"'", `"`+text+`"`)
+}
+
+// testQueueGroups: the groups that a filter selects are those of its name, with the table's prefix or without.
+func testQueueGroups(t *testing.T, s *queueSuite) {
+	dead, ok := s.Queue.(adapters.DeadRows)
+	if !ok {
+		t.Fatalf("a %T has no dead rows", s.Queue)
+	}
+	groups := []string{"x", ":x", "X", "x ", "y:x", s.Prefixes[0] + "x"}
+	want := map[string]int{}
+	for _, g := range groups {
+		row := s.row(g)
+		row.Status = QueueDead
+		s.Insert(t, row)
+		for _, name := range slices.Compact([]string{g, s.Prefixes[0] + g}) {
+			want[name]++
+		}
+	}
+	all, err := dead.Dead(t.Context(), adapters.DeadFilter{})
+	if err != nil || len(all) != len(groups) {
+		t.Fatalf("listed %d rows, %v", len(all), err)
+	}
+	for name, n := range maps.All(want) {
+		page, err := dead.Dead(t.Context(), adapters.DeadFilter{Group: name})
+		if err != nil || len(page) != n {
+			t.Errorf("group %q has %d rows, want %d, %v", name, len(page), n, err)
+		}
+		for i := range page {
+			if g := page[i].Row.Group; g != name && g != s.Prefixes[0]+name {
+				t.Errorf("group %q has a row of %q", name, cmp.Or(g, "none"))
+			}
+		}
+	}
+}
