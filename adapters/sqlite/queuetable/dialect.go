@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func (s *statements) Grouped() string {
 // After is the condition that a row comes after a place.
 func (s *statements) After(at adapters.DeadKey) queuerow.Statement {
 	c := &s.layout.Columns
-	return queuerow.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{at.Created, at.Key}}
+	return queuerow.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{s.typed(c.Created, at.Created), s.Key(at.Key)}}
 }
 
 // GroupName is the group as it is.
@@ -98,11 +99,45 @@ func (s *statements) BytePayloads() bool {
 	return s.affinity(s.layout.Columns.Payload) == affinityNone
 }
 
-// Key is a key for a statement: the column's affinity makes of it what it has.
-func (s *statements) Key(text string) any { return text }
+// Key is the key whose [statements.KeyText] is the text.
+func (s *statements) Key(text string) any { return s.typed(s.layout.Columns.Key, text) }
 
-// KeyText is a key as text.
-func (s *statements) KeyText(value any) string { return textOf(value) }
+// KeyText is a key as a text that no other key has: SQLite keeps values of any type in a column. Bytes are written as SQL writes them, and
+// so is text that would be read as a value of another type.
+func (s *statements) KeyText(value any) string {
+	switch v := value.(type) {
+	case []byte:
+		return fmt.Sprintf("x'%x'", v)
+	case string:
+		if s.Key(v) != any(v) {
+			return literal(v)
+		}
+	}
+	return textOf(value)
+}
+
+// typed is the value of a column that a text stands for. The affinity of most columns makes numbers of text, or text of numbers.
+func (s *statements) typed(column, text string) any {
+	if body, ok := strings.CutSuffix(text, "'"); ok {
+		digits, isHex := strings.CutPrefix(body, "x'")
+		if b, err := hex.DecodeString(digits); isHex && err == nil && digits == strings.ToLower(digits) {
+			return b
+		}
+		plain := strings.ReplaceAll(strings.TrimPrefix(body, "'"), "''", "'")
+		if literal(plain) == text {
+			return plain
+		}
+	}
+	if s.affinity(column) == affinityNone {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && textOf(n) == text {
+			return n
+		}
+		if f, err := strconv.ParseFloat(text, 64); err == nil && textOf(f) == text {
+			return f
+		}
+	}
+	return text
+}
 
 // Text is a value as text.
 func (s *statements) Text(value any) string { return textOf(value) }

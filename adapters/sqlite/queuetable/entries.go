@@ -87,7 +87,7 @@ func (t *table) groupEntry(name string) *entry {
 
 // rowEntry is the entry of a row that is in no order.
 func (t *table) rowEntry(key any) *entry {
-	id := textOf(key)
+	id := t.sql().KeyText(key)
 	return t.known(&entry{id: "." + id, value: key, alone: true}, adapters.SlotOf("", id))
 }
 

@@ -120,7 +120,7 @@ func (q *Queue) recover(ctx context.Context, tx *sql.Tx, t *table, s *statements
 	}
 	for _, m := range rows {
 		q.claims.Lock()
-		ours := t.Holds(textOf(m.key))
+		ours := t.Holds(s.KeyText(m.key))
 		q.claims.Unlock()
 		if ours || m.since.IsZero() || time.Since(m.since) < q.timeout {
 			continue

@@ -76,7 +76,7 @@ func (v *visit) run(ctx context.Context) error {
 // consider decides about one row. It ends the visit when nothing behind the row
 // can be claimed now.
 func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
-	key := textOf(r.Key)
+	key := v.table.sql().KeyText(r.Key)
 	if v.chosen[queuerow.RowKey{Table: v.table.name, Key: key}] {
 		return false
 	}
