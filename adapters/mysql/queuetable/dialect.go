@@ -113,9 +113,13 @@ func (s *statements) GroupValue(name string) any { return []byte(grouped + name)
 // BytePayloads reports whether payloads are in a column of bytes.
 func (s *statements) BytePayloads() bool { return s.columnOf(s.layout.Columns.Payload).bytes() }
 
-// Key is a key for a statement.
+// Key is a key for a statement; nil: none is written so.
 func (s *statements) Key(text string) any {
-	if s.columnOf(s.layout.Columns.Key).bytes() {
+	of := s.columnOf(s.layout.Columns.Key)
+	if _, err := strconv.ParseFloat(text, 64); err != nil && of.number() { // the server would take its first digits, and read the whole table
+		return nil
+	}
+	if of.bytes() {
 		if b, err := hex.DecodeString(text); err == nil {
 			return b
 		}

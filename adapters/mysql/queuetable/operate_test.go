@@ -128,3 +128,35 @@ func testDead(t *testing.T, e *env, q *Queue, rows []adaptertest.QueueRow) {
 		}
 	}
 }
+
+// TestG1_KeysOfEveryType: an id names one row whatever the type of keys is.
+func TestG1_KeysOfEveryType(t *testing.T) {
+	t.Parallel()
+	lookalikes := []string{"8xyz", "1e1", "08", "+8", " 8", "8.0", "8 ", "7f3c9a1e-1111-4222-8333-444455556666"}
+	for kind, keys := range map[string]struct {
+		inserted []any
+		ids      []string
+		others   []string
+	}{
+		"bigint":                          {[]any{7, 8, 10, 9007199254740992, 9007199254740993}, []string{"7", "8", "10", "9007199254740992", "9007199254740993"}, lookalikes},
+		"bigint unsigned":                 {[]any{8, uint64(18446744073709551615)}, []string{"8", "18446744073709551615"}, append(lookalikes, "18446744073709551616", "18446744073709551614")},
+		"int(4) zerofill":                 {[]any{8, 10}, []string{"8", "10"}, append(lookalikes, "0008")},
+		"decimal(30, 0)":                  {[]any{8, "9007199254740992", "9007199254740993"}, []string{"8", "9007199254740992", "9007199254740993"}, lookalikes},
+		"varchar(40)":                     {[]any{"8", "08", "a"}, []string{"8", "08", "a"}, []string{"A", "a ", "á", "8 "}},
+		"varchar(40) collate utf8mb4_bin": {[]any{"a", "A", "b"}, []string{"a", "A", "b"}, []string{"a ", "B"}},
+		"char(36)":                        {[]any{"7f3c9a1e-1111-4222-8333-444455556666"}, []string{"7f3c9a1e-1111-4222-8333-444455556666"}, []string{"7f3c9a1e-1111-4222-8333-444455556666 "}},
+		"binary(4)":                       {[]any{[]byte("abcd"), []byte("ab\x00\x00")}, []string{"61626364", "61620000"}, []string{"abcd", "6162", "6162636", "ab"}},
+		"varbinary(20)":                   {[]any{[]byte("ab"), []byte("ab\x00"), []byte("AB")}, []string{"6162", "616200", "4142"}, []string{"ab", "61"}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			e := custom(t, kind, "tinyint", "datetime(6)")
+			q := e.queue()
+			t.Cleanup(func() { must(t, q.Close()) })
+			for _, key := range keys.inserted {
+				e.exec("INSERT INTO `Out ``Box` (`Event Id`, event_type, body, state) VALUES (?, 't', '{}', 3)", key)
+			}
+			adaptertest.QueueIDs(t, q, keys.ids, keys.others...)
+		})
+	}
+}

@@ -3,13 +3,11 @@ package logtable
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
@@ -41,8 +39,7 @@ func (s *Source) Find(ctx context.Context, id string, most int) (adapters.Found,
 		id = position
 	}
 	found, err := s.find(ctx, id, most)
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && (refused.Code == "22P02" || refused.Code == "22003") {
+	if pg.NoValue(err) {
 		return adapters.Found{}, nil // it cannot be an id of this table
 	}
 	return found, s.explain("look for an event", err)

@@ -3,14 +3,12 @@ package queuetable
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
@@ -57,8 +55,7 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 
 // noSuchKey drops the error for an id that cannot be one of this table: then no row has it.
 func noSuchKey(f adapters.DeadFilter, err error) error {
-	var refused *pgconn.PgError
-	if f.ID != "" && errors.As(err, &refused) && (refused.Code == "22P02" || refused.Code == "22003") {
+	if f.ID != "" && pg.NoValue(err) {
 		return nil
 	}
 	return err

@@ -2,16 +2,15 @@ package queuetable
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 var _ adapters.Finder = (*Queue)(nil)
@@ -29,8 +28,7 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 			more, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (adapters.FoundRow, error) { return t.scanFound(&sql, row) })
 			found.Rows = append(found.Rows, slices.DeleteFunc(more, func(f adapters.FoundRow) bool { return !queuerow.Names(id, f.Row.ID) })...)
 		}
-		var refused *pgconn.PgError
-		if errors.As(err, &refused) && (refused.Code == "22P02" || refused.Code == "22003") {
+		if pg.NoValue(err) {
 			continue // it cannot be a key of this table
 		}
 		if err != nil {

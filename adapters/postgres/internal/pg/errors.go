@@ -34,6 +34,9 @@ func FailedWith(err error, states ...string) bool {
 	return ok && slices.Contains(states, pg.Code)
 }
 
+// NoValue reports whether a text cannot be a value of the type that it was cast to: then no row has it.
+func NoValue(err error) bool { return FailedWith(err, "22P02", "22003", "22007", "22008", "22023") }
+
 // Describe says what failed and, where one is known, the fix. fix returns that of
 // an error that the server reported, with what separates it from the error. What
 // PostgreSQL and pgx say names hosts, users and objects, never a password: hosts that a
