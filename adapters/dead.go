@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -24,6 +25,9 @@ type DeadRows interface {
 	// given: a store in the same SQLite file joins the transaction.
 	ChangeDead(ctx context.Context, action ParkedAction, rows []DeadKey, record func(ctx context.Context, changed int) error) (int, error)
 }
+
+// ErrAmbiguousID is wrapped by errors of [DeadRows] for an id that names several rows of a table.
+var ErrAmbiguousID = errors.New("the id names more than one row")
 
 // DeadCounter is implemented by queues that can count their dead rows by an index.
 type DeadCounter interface {

@@ -39,7 +39,7 @@ func StatusOf(err error) int {
 		return http.StatusNotFound
 	case wrong, errors.Is(err, ErrPlace):
 		return http.StatusUnprocessableEntity
-	case not, nowhere, errors.Is(err, ErrNoGroups):
+	case not, nowhere, errors.Is(err, ErrNoGroups), errors.Is(err, adapters.ErrAmbiguousID):
 		return http.StatusConflict
 	case errors.Is(err, ErrNoReload):
 		return http.StatusNotImplemented

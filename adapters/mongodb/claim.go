@@ -248,7 +248,7 @@ func (c *claim) fetchKeys(ctx context.Context, t *table, keys bson.A) (wholes ma
 	bytes := c.bytes
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
 		w := whole{row: t.decode(raw), attempts: c.q.attempts(raw)}
-		wholes[w.row.ID] = w
+		wholes[keyOf(raw.Lookup(c.q.fields.Key))] = w
 		bytes += int64(len(w.row.Payload))
 		all = c.req.Bytes <= 0 || bytes < c.req.Bytes || len(wholes) == len(keys)
 		return all

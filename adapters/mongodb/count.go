@@ -72,7 +72,7 @@ func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most i
 		return nil, err
 	}
 	filter := bson.D{q.unfinishedOnly(q.layout.Statuses.Waiting()...)}
-	if after.Key != "" {
+	if after.Table != "" {
 		behind, err := t.after(after)
 		if err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func (t *table) isFirst(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	raw, err := coll.FindOne(ctx, bson.D{{Key: f.Key, Value: in(valuesOf(key))}, q.waiting()}, options.FindOne().SetHint(q.keyIndex()).SetProjection(q.slim())).Raw()
+	raw, err := coll.FindOne(ctx, bson.D{{Key: f.Key, Value: idOf(key)}, q.waiting()}, options.FindOne().SetHint(q.keyIndex()).SetProjection(q.slim())).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return false, nil
 	}
@@ -148,7 +148,7 @@ func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err 
 // Find implements [adapters.Finder]. Ids are the keys of documents.
 func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.Found, err error) {
 	for _, t := range q.tables {
-		rows, err := t.found(ctx, bson.D{{Key: q.fields.Key, Value: in(valuesOf(id))}}, options.Find().SetHint(q.keyIndex()).SetLimit(int64(most)))
+		rows, err := t.found(ctx, bson.D{{Key: q.fields.Key, Value: in(idsOf(id))}}, options.Find().SetHint(q.keyIndex()).SetLimit(int64(most)))
 		if err != nil {
 			return found, wrap(t, "look for an event", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,23 +46,27 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 	if err != nil {
 		return nil, err
 	}
-	bytes := 0
+	bytes, ids := 0, []string{}
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
 		row := t.decode(raw)
 		bytes += len(row.Payload)
 		if row.Err = nil; !f.Payload {
 			row.Payload = nil
 		}
+		ids = append(ids, written(raw.Lookup(names.Key)))
 		page = append(page, adapters.DeadRow{At: t.placeOf(raw), Row: *row, Attempts: t.q.attempts(raw), Error: text(raw.Lookup(names.Error)), Died: t.died(raw)})
 		return bytes < queuerow.DeadPageBytes
 	})
+	if f.ID != "" && len(page) > 1 {
+		return nil, fmt.Errorf("%w; give one of %s in its place", adapters.ErrAmbiguousID, strings.Join(ids, ", "))
+	}
 	return page, err
 }
 
 // placeOf names a document and its place.
 func (t *table) placeOf(raw bson.Raw) adapters.DeadKey {
 	f := &t.q.fields
-	return adapters.DeadKey{Table: t.Name, Created: written(raw.Lookup(f.Created)), Key: textOf(raw.Lookup(f.Key))}
+	return adapters.DeadKey{Table: t.Name, Created: written(raw.Lookup(f.Created)), Key: keyOf(raw.Lookup(f.Key))}
 }
 
 // written is a value as JSON, which [value] reads.
@@ -95,10 +100,10 @@ func (t *table) deadFilter(f adapters.DeadFilter) (bson.D, error) {
 	names := &t.q.fields
 	filter := bson.D{{Key: names.Status, Value: t.q.layout.Statuses.Dead}}
 	if f.ID != "" {
-		filter = append(filter, bson.E{Key: names.Key, Value: in(valuesOf(f.ID))})
+		filter = append(filter, bson.E{Key: names.Key, Value: in(idsOf(f.ID))})
 	}
 	if f.Group != "" {
-		filter = append(filter, t.ofGroup(strings.TrimPrefix(f.Group, t.group(""))))
+		filter = append(filter, t.ofGroup(queuerow.GroupNames(t.Kind, f.Group)...))
 	}
 	if f.Error != "" {
 		filter = append(filter, bson.E{Key: names.Error, Value: bson.Regex{Pattern: regexp.QuoteMeta(f.Error), Options: "i"}})
@@ -108,7 +113,7 @@ func (t *table) deadFilter(f adapters.DeadFilter) (bson.D, error) {
 		before := bson.D{{Key: "$lt", Value: date(f.Before)}}
 		and = append(and, bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: names.Claimed, Value: before}}, bson.D{{Key: names.Claimed, Value: nil}, {Key: names.Created, Value: before}}}}})
 	}
-	if f.After.Key != "" {
+	if f.After.Table != "" {
 		after, err := t.after(f.After)
 		if err != nil {
 			return nil, err
@@ -121,19 +126,32 @@ func (t *table) deadFilter(f adapters.DeadFilter) (bson.D, error) {
 	return filter, nil
 }
 
-// after is the condition that a document comes after a place. A comparison finds values of one type only.
+// typeOrder has the codes of types in the order of their values, but for those that hardly anything writes.
+var typeOrder = [][]int{{-1}, {10}, {16, 18, 1, 19}, {2}, {3}, {4}, {5}, {7}, {8}, {9}, {17}, {11}, {127}}
+
+// above are the conditions, of which one is met, that a field comes after a value. A comparison finds values of one type only.
+func above(field string, v bson.RawValue) []bson.E {
+	all := []bson.E{{Key: field, Value: bson.D{{Key: "$gt", Value: v}}}}
+	at := slices.IndexFunc(typeOrder, func(codes []int) bool { return slices.Contains(codes, int(int8(v.Type))) })
+	if later := slices.Concat(typeOrder[at+1:]...); len(later) > 0 {
+		all = append(all, bson.E{Key: field, Value: bson.D{{Key: "$type", Value: later}}})
+	}
+	return all
+}
+
+// after is the condition that a document comes after a place.
 func (t *table) after(at adapters.DeadKey) (bson.E, error) {
 	f := &t.q.fields
 	created, err := value(at.Created)
 	if err != nil {
 		return bson.E{}, fmt.Errorf("%q is no place in collection %s", at.Created, t.Name)
 	}
-	or := bson.A{bson.D{{Key: f.Created, Value: bson.D{{Key: "$gt", Value: created}}}}}
-	for _, key := range valuesOf(at.Key) {
-		or = append(or, bson.D{{Key: f.Created, Value: created}, {Key: f.Key, Value: bson.D{{Key: "$gt", Value: key}}}})
+	or := bson.A{}
+	for _, later := range above(f.Created, created) {
+		or = append(or, bson.D{later})
 	}
-	if created.Type != bson.TypeDateTime {
-		or = append(or, bson.D{{Key: f.Created, Value: bson.D{{Key: "$type", Value: "date"}}}})
+	for _, later := range above(f.Key, idOf(at.Key)) {
+		or = append(or, bson.D{{Key: f.Created, Value: created}, later})
 	}
 	return bson.E{Key: "$or", Value: or}, nil
 }
@@ -149,7 +167,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		var keys bson.A
 		for _, r := range rows {
 			if r.Table == t.Name {
-				keys = append(keys, valuesOf(r.Key)...)
+				keys = append(keys, idOf(r.Key))
 			}
 		}
 		if keys != nil {

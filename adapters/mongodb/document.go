@@ -35,7 +35,7 @@ func (q *Queue) slim() bson.D {
 func (q *Queue) read(raw bson.Raw) document {
 	f := &q.fields
 	d := document{id: copied(raw.Lookup(f.Key)), name: copied(raw.Lookup(f.Group)), created: copied(raw.Lookup(f.Created))}
-	d.key, d.token = textOf(d.id), text(raw.Lookup(ClaimField))
+	d.key, d.token = keyOf(d.id), text(raw.Lookup(ClaimField))
 	d.claimed, _ = raw.Lookup(f.Claimed).TimeOK()
 	d.status = queuerow.StatusOf(q.layout, text(raw.Lookup(f.Status)))
 	return d
@@ -68,21 +68,57 @@ func textOf(v bson.RawValue) string {
 	return v.String()
 }
 
-// valuesOf are the values whose text is the given one.
-func valuesOf(key string) bson.A {
-	values := bson.A{key}
-	if id, err := bson.ObjectIDFromHex(key); err == nil {
-		values = append(values, id)
+// keyOf names a document as no other one of its collection: by the text of its id. Text that reads like an id of another type is in quotes, as JSON.
+func keyOf(id bson.RawValue) string {
+	if _, other := untext(text(id)); other && id.Type == bson.TypeString {
+		return written(id)
 	}
-	if n, err := strconv.ParseInt(key, 10, 64); err == nil && strconv.FormatInt(n, 10) == key {
-		values = append(values, n)
-	}
-	return values
+	return textOf(id)
 }
 
-// name is the name of a document's group; ok is false for one that has no text there.
+// idOf is the id of the document that a key names.
+func idOf(key string) bson.RawValue {
+	if v, ok := untext(key); ok {
+		return v
+	}
+	return valueOf(key)
+}
+
+// untext is the id of another type that a key reads like, or the text that is in quotes.
+func untext(key string) (v bson.RawValue, ok bool) {
+	if id, err := bson.ObjectIDFromHex(key); err == nil && id.Hex() == key {
+		return valueOf(id), true
+	}
+	if n, err := strconv.ParseInt(key, 10, 64); err == nil && strconv.FormatInt(n, 10) == key {
+		return valueOf(n), true
+	}
+	if key != "" && (key[0] == '{' || key[0] == '"' || key == "null" || key == "true" || key == "false") {
+		if v, err := value(key); err == nil && written(v) == key {
+			if v.Type == bson.TypeString {
+				_, ok = untext(text(v))
+				return v, ok
+			}
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// valueOf is a value as documents have it.
+func valueOf[T string | int64 | bson.ObjectID](of T) bson.RawValue {
+	kind, data, err := bson.MarshalValue(of)
+	if err != nil {
+		panic(err) // these types have no errors
+	}
+	return bson.RawValue{Type: kind, Value: data}
+}
+
+// idsOf are the ids that an operator may mean: text, and what has the key.
+func idsOf(id string) bson.A { return bson.A{id, idOf(id)} }
+
+// nameOf is the name of a document's group; ok is false for one that has no text there.
 func (t *table) nameOf(v bson.RawValue) (name string, ok bool) {
-	if v.IsZero() || v.Type == bson.TypeNull || v.Type == bson.TypeUndefined {
+	if v.IsZero() || v.Type == bson.TypeNull {
 		return t.q.layout.DefaultGroup, true
 	}
 	return v.StringValueOK()

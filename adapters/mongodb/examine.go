@@ -94,7 +94,7 @@ func (t *table) examineGroups(ctx context.Context) adapters.Finding {
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
 	}
-	n, err := coll.CountDocuments(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: bson.D{{Key: "$type", Value: otherTypes}}}})
+	n, err := coll.CountDocuments(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: otherGroup}})
 	switch {
 	case err != nil:
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}

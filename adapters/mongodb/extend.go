@@ -123,7 +123,7 @@ func (t *table) recover(ctx context.Context) (recovered int, err error) {
 		id := copied(raw.Lookup(f.Key))
 		t.q.claims.Lock()
 		defer t.q.claims.Unlock()
-		if !t.Holds(textOf(id)) {
+		if !t.Holds(keyOf(id)) {
 			keys = append(keys, id)
 		}
 		return true

@@ -54,7 +54,7 @@ func (t *table) unmarked(ctx context.Context, wanted []*pick, token string, keys
 		return nil, err
 	}
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
-		delete(missing, textOf(raw.Lookup(f.Key)))
+		delete(missing, keyOf(raw.Lookup(f.Key)))
 		return true
 	})
 	return missing, err

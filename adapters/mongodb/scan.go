@@ -124,7 +124,7 @@ func (t *table) read(ctx context.Context, on *run, most int) (p page, err error)
 		return p, err
 	}
 	t.round.read += len(docs)
-	taken, last := 0, ""
+	taken, last, named := 0, "", false
 	for i := range docs {
 		b := t.runOf(&docs[i])
 		n := len(p.runs)
@@ -140,11 +140,13 @@ func (t *table) read(ctx context.Context, on *run, most int) (p page, err error)
 			b.docs = docs[i : i+1 : i+1]
 			p.runs = append(p.runs, b)
 		}
-		last, _ = t.nameOf(docs[i].name)
+		if name, ok := t.nameOf(docs[i].name); ok {
+			last, named = name, true
+		}
 	}
 	full := taken < len(docs) || len(docs) == pageDocuments
 	p.cut = full && taken == len(docs)
-	if p.next = (position{section: t.at.section + 1}); t.at.section == sectionGroups && full {
+	if p.next = (position{section: t.at.section + 1}); t.at.section == sectionGroups && full && named {
 		p.next = position{section: sectionGroups, name: last, any: true}
 	}
 	return p, nil
@@ -154,7 +156,7 @@ func (t *table) read(ctx context.Context, on *run, most int) (p page, err error)
 func (t *table) runOf(d *document) *run {
 	name, ok := t.nameOf(d.name)
 	if t.at.section == sectionOthers || !ok {
-		return &run{alone: true, slot: adapters.SlotOf("", d.key)}
+		return &run{alone: true, slot: adapters.SlotOf("", textOf(d.id))}
 	}
 	if t.at.section == sectionGroups && name == t.q.layout.DefaultGroup {
 		return nil
@@ -182,19 +184,25 @@ func (t *table) filter(on *run) bson.D {
 		}
 		return append(filter, bson.E{Key: f.Group, Value: after})
 	default:
-		return append(filter, bson.E{Key: f.Group, Value: bson.D{{Key: "$type", Value: otherTypes}}})
+		return append(filter, bson.E{Key: f.Group, Value: otherGroup})
 	}
 }
 
-// otherTypes are the types of values that are no text and are not missing.
-var otherTypes = bson.A{"double", "int", "long", "decimal", "object", "binData", "objectId", "bool", "date", "timestamp", "regex"}
+// otherGroup is the condition that a group is no text and not missing. An array is found by its elements where one of them is either.
+var otherGroup = bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: bson.D{{Key: "$type", Value: bson.A{"string", "null"}}}}}
 
-// ofGroup is the condition that a document is of a group.
-func (t *table) ofGroup(name string) bson.E {
-	if name == t.q.layout.DefaultGroup {
-		return bson.E{Key: t.q.fields.Group, Value: in(bson.A{nil, name})}
+// ofGroup is the condition that a document is of one of the groups.
+func (t *table) ofGroup(names ...string) bson.E {
+	values := bson.A{}
+	for _, name := range names {
+		if values = append(values, name); name == t.q.layout.DefaultGroup {
+			values = append(values, nil)
+		}
 	}
-	return bson.E{Key: t.q.fields.Group, Value: name}
+	if len(values) == 1 {
+		return bson.E{Key: t.q.fields.Group, Value: values[0]}
+	}
+	return bson.E{Key: t.q.fields.Group, Value: in(values)}
 }
 
 // behind is the condition that a document comes after a place in the order of its group.

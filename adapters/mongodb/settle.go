@@ -160,7 +160,7 @@ func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection
 	}
 	states := map[string]state{}
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
-		states[textOf(raw.Lookup(f.Key))] = state{text(raw.Lookup(f.Status)), t.q.attempts(raw)}
+		states[keyOf(raw.Lookup(f.Key))] = state{text(raw.Lookup(f.Status)), t.q.attempts(raw)}
 		return true
 	})
 	for _, r := range s.byTable[t] {
