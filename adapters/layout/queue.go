@@ -270,6 +270,18 @@ func (q *Queue) Dead() []string {
 	return out
 }
 
+// Written are the values that the status column has to take.
+func (q *Queue) Written() []string {
+	out := append(q.Statuses.Waiting(), q.Dead()...)
+	if !q.Claimless() {
+		out = append(out, q.Statuses.Processing)
+	}
+	if !q.DoneIsDeleted {
+		out = append(out, q.Statuses.Done)
+	}
+	return out
+}
+
 // Again is the status of a row that is to be attempted again.
 func (s *Statuses) Again() string {
 	if s.Retrying == "" {

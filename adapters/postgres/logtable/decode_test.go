@@ -186,3 +186,25 @@ func TestG2_TooManyHeadersKeepTheGroup(t *testing.T) {
 		}
 	}
 }
+
+// A row is found by an id of any type, as the event says it.
+func TestLogRowsAreFoundByIdsOfEachType(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	e.Exec("CREATE DOMAIN code AS char(6)")
+	for typ, id := range map[string]string{"char(36)": "0b1d", "code": "abc", "bit(8)": "10101010", "varchar(5)": "abcde", "bigint": "17", "bytea": `\x00ff`} {
+		e.Exec("DROP TABLE IF EXISTS events; CREATE TABLE events (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tx xid8 NOT NULL DEFAULT pg_current_xact_id(), " +
+			"id " + typ + " UNIQUE, body json NOT NULL DEFAULT '{}', grp " + typ + "); CREATE INDEX ON events (tx, no)")
+		e.Exec("INSERT INTO events (id, grp) SELECT v::"+typ+", v::"+typ+" FROM (SELECT $1::text AS v) v", id)
+		l := &logEnv{Env: e, cfg: Config{Layout: LayoutCustom, Table: "events", Columns: Columns{Position: "no", XID: "tx", ID: "id", Payload: "body", Type: "=k", Group: "grp"}}}
+		src := l.open()
+		pgtest.Must(t, src.Check(e.Ctx))
+		rows := e.Lanes(src, adapters.StartBeginning, 10).All(t)
+		if len(rows) != 1 || rows[0].ID != id || rows[0].Group != id {
+			t.Fatalf("%s: read %+v", typ, rows)
+		}
+		if found, err := src.Find(e.Ctx, id, 10); err != nil || len(found.Rows) != 1 {
+			t.Errorf("%s: found %+v, %v", typ, found.Rows, err)
+		}
+	}
+}

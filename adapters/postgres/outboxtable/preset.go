@@ -51,7 +51,7 @@ func (w *presetWriter) of(preset *layout.Preset, kind string, columns map[string
 	for i := range w.fields {
 		f := &w.fields[i]
 		switch c := columns[f.column]; c.Plain {
-		case "", "text", "character varying", "character": // a cast would cut what is too long
+		case "", "text", "character varying", "bpchar": // a cast would cut what is too long
 		default:
 			f.cast = c.Plain
 		}

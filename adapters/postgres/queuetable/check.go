@@ -55,6 +55,9 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
+	if err := q.checkStatuses(ctx, t, columns); err != nil {
+		return err
+	}
 	indexes, err := t.indexes(ctx, q.pool)
 	if err != nil {
 		return err
@@ -63,6 +66,12 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 		return fmt.Errorf("no index finds the unfinished rows of a group; every claim would read the whole table; %s", t.groupIndexFix())
 	}
 	return nil
+}
+
+// checkStatuses asks whether the table takes what is written as a status.
+func (q *Queue) checkStatuses(ctx context.Context, t *queueTable, columns map[string]pg.TableColumn) error {
+	l := t.sql.layout
+	return pg.Accepts(ctx, q.pool, t.sql.table, columns[l.Columns.Status], l.Written()...)
 }
 
 // checkQueueColumns compares the columns with the layout.
@@ -77,8 +86,16 @@ func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
 			continue
 		}
 		needed, allowed := wantedTypes(want.What)
-		if allowed != nil && !slices.Contains(allowed, got.OID) {
-			add("column %s (%s) is %s; it must be %s", want.Name, want.What, got.Plain, needed)
+		named := want.What == "key" || want.What == "group" && !t.sql.layout.GroupByType
+		switch {
+		case named && !got.Enum && !slices.Contains(nameTypes, got.OID):
+			add("column %s (%s) is %s, whose values are not told apart by their text; it must be text, varchar, char, uuid, an integer, numeric, an enum, bytea, bit, a date or a time",
+				want.Name, want.What, got.Type)
+		case named && want.What == "group" && got.Folded:
+			add("column %s (group) has a nondeterministic collation, by which groups of different names are equal: ALTER TABLE %s ALTER COLUMN %s TYPE %s COLLATE \"default\"",
+				want.Name, t.sql.table, pg.QuoteName(want.Name), got.Cut)
+		case allowed != nil && !slices.Contains(allowed, got.OID):
+			add("column %s (%s) is %s; it must be %s", want.Name, want.What, got.Type, needed)
 		}
 	}
 	if key, ok := columns[c.Key]; ok && !key.Unique {
@@ -102,6 +119,12 @@ func (t *queueTable) columnFix(want layout.Named) string {
 	}
 	return "; correct its name in the mapping, or leave an optional one out"
 }
+
+// nameTypes are the types of keys and groups beside enums: their texts are equal just when their values are, by operators of the catalogue.
+// Of numeric that is so of a key, which is unique, and of a group as [queueSQL.groupName] has it.
+var nameTypes = []uint32{pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID, pgtype.NameOID, pgtype.QCharOID, pgtype.UUIDOID, pgtype.Int2OID, pgtype.Int4OID,
+	pgtype.Int8OID, pgtype.OIDOID, pgtype.NumericOID, pgtype.BoolOID, pgtype.ByteaOID, pgtype.BitOID, pgtype.VarbitOID, pgtype.DateOID, pgtype.TimeOID,
+	pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.XID8OID, pgtype.InetOID, pgtype.CIDROID, pgtype.MacaddrOID}
 
 // wantedTypes are the types that a column may have; nil: any.
 func wantedTypes(what string) (words string, oids []uint32) {

@@ -188,7 +188,7 @@ func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bo
 	if q.layout.DefaultGroup != "" && slices.Contains(names, q.layout.DefaultGroup) {
 		null = " OR {group} IS NULL"
 	}
-	return " AND ({group}::text = ANY (" + arg(names) + "::text[])" + null + ")", true
+	return " AND (" + q.groupName("{group}") + " = ANY (" + arg(names) + "::text[])" + null + ")", true
 }
 
 // deadText are the columns that are short, a template.

@@ -77,7 +77,11 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 	if err != nil {
 		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.FixBy(err, queueFix)))
 	}
-	f := pg.Judge(subject+": columns", "all there, with types that can be read and written", checkQueueColumns(columns, t))
+	err = checkQueueColumns(columns, t)
+	if err == nil {
+		err = q.checkStatuses(ctx, t, columns)
+	}
+	f := pg.Judge(subject+": columns", "all there, with types that can be read and written", err)
 	f = append(f, q.examineRole(ctx, t)...)
 	sound := true
 	for _, found := range f {

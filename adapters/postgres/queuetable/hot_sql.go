@@ -66,10 +66,10 @@ func (q *queueSQL) hot(table uint32, database string) hotText {
 RETURNING *, ctid AS hot_tid, tableoid AS hot_table, xmin AS hot_xmin
 )
 SELECT ((extract(epoch FROM p.created) * 1000000)::bigint - %d)::text, p.id, p.tid::text, p.type, p.payload, p.aggregate_type,
-    p.aggregate_id, p.tenant, p.headers, p.stored::text, p.hot_group::text, p.hot_sure::text, b.before%s
+    p.aggregate_id, p.tenant, p.headers, p.stored::text, %s, p.hot_sure::text, b.before%s
 FROM (SELECT %s, %s AS hot_group, %s AS hot_sure FROM published t) p
 CROSS JOIN LATERAL (%s) b
-ORDER BY p.created, p.key`, wire.PostgresEpoch, extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
+ORDER BY p.created, p.key`, wire.PostgresEpoch, q.groupName("p.hot_group"), extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
 		statements: map[string]string{},
 	}
 	if q.layout.Columns.Group != "" {

@@ -145,7 +145,7 @@ func (q *queueSQL) groups(status string, first bool) string {
             WHERE {status} = {this} AND {group} > w.name ORDER BY {group} LIMIT 1), w.n + 1
     FROM walk w WHERE w.name IS NOT NULL AND w.n < $1
 )
-SELECT w.n, w.name::text FROM walk w WHERE w.name IS NOT NULL
+SELECT w.n, `+q.groupName("w.name")+` FROM walk w WHERE w.name IS NOT NULL
 UNION ALL
 SELECT 0, NULL WHERE EXISTS (SELECT FROM {t} t WHERE {status} = {this} AND {group} IS NULL)`,
 		"{this}", pg.Literal(status))
@@ -156,7 +156,15 @@ func (q *queueSQL) groupText() string {
 	if q.layout.Columns.Group == "" {
 		return "NULL::text"
 	}
-	return q.fill("{group}::text")
+	return q.fill(q.groupName("{group}"))
+}
+
+// groupName is the name of a group, a template. Equal values have one name: 1.5 and 1.50 are the same group.
+func (q *queueSQL) groupName(value string) string {
+	if q.types.group == "numeric" {
+		value = "trim_scale(" + value + ")"
+	}
+	return value + "::text"
 }
 
 // look reads what is unfinished in groups, each from a place on, in the order

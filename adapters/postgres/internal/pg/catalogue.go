@@ -50,9 +50,12 @@ func ErrSequenceGrant(sequence string) error {
 // TableColumn is a column as the catalogue has it.
 type TableColumn struct {
 	Name       string
-	OID        uint32
-	Type       string // with modifiers
-	Plain      string // the type without
+	OID        uint32 // of its type, or of the type that a domain is of
+	Type       string // as it was declared
+	Plain      string // the type of OID for a cast, without modifiers
+	Cut        string // the same with modifiers: a cast to it cuts what is too long
+	Enum       bool
+	Folded     bool // texts that differ may count as equal
 	Generated  bool
 	NotNull    bool
 	Unique     bool // alone in a unique index
@@ -61,14 +64,23 @@ type TableColumn struct {
 }
 
 // TableColumns reads the columns of a table by its quoted name. A table that is missing
-// is the server's own error.
+// is the server's own error. Without a modifier (NULL) format_type names char(n) as character, which a cast takes for
+// character(1); with -1 it is bpchar, of any length.
 func TableColumns(ctx context.Context, q Querier, table string) (map[string]TableColumn, error) {
 	rows, err := q.Query(ctx, `
-		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, NULL), a.attgenerated = 's', a.attnotnull,
+		SELECT a.attname, b.oid, format_type(a.atttypid, a.atttypmod), format_type(b.oid, -1), format_type(b.oid, b.mod), b.enum,
+		       NOT coalesce(l.collisdeterministic, true), a.attgenerated = 's', a.attnotnull,
 		       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
 		               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
 		       coalesce(pg_get_expr(d.adbin, d.adrelid), ''), a.attidentity <> ''
 		FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		LEFT JOIN pg_collation l ON l.oid = a.attcollation
+		CROSS JOIN LATERAL (
+		    WITH RECURSIVE of AS (
+		        SELECT a.atttypid AS oid, a.atttypmod AS mod
+		        UNION ALL SELECT t.typbasetype, t.typtypmod FROM of JOIN pg_type t ON t.oid = of.oid AND t.typtype = 'd')
+		    SELECT of.oid, of.mod, t.typtype = 'e' AS enum FROM of JOIN pg_type t ON t.oid = of.oid AND t.typtype <> 'd'
+		) b
 		WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
 	if err != nil {
 		return nil, err
