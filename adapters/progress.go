@@ -37,12 +37,13 @@ type ProgressStore interface {
 	// AgreePositions notes that the positions of rows are carried out, by route. A row that has another one by now is left out.
 	AgreePositions(ctx context.Context, positions map[string]int64) error
 
-	// AgreeStatus notes that the status of a row is carried out, unless it has another one by now.
+	// AgreeStatus carries out a status that others have written into the row of a route, and notes that. It does both or, when the row has
+	// another status by now or this one is carried out, nothing, and returns an error.
 	AgreeStatus(ctx context.Context, route, status string) error
 
 	// MoveProgress moves the cursors of a route because others have written another position, which is noted as carried
 	// out, and removes the route's parked messages that are not dead: they are before the position, or come again. False: the row has yet
-	// another position by now, and nothing was done.
+	// another position by now, or this one is carried out, and nothing was done.
 	MoveProgress(ctx context.Context, m Move, position int64) (bool, error)
 
 	// WriteProgress writes the rows of routes from what is settled, as a settle does; routes that the store knows to have been left

@@ -29,7 +29,7 @@ func (op *Operator) Pauses(ctx context.Context) ([]adapters.Pause, error) {
 // that works it notices within a quarter of its lease, finishes what is under
 // way, settles and releases the lanes; see [Operator.AtRest]. It returns false
 // when the same is paused already.
-func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
+func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (changed bool, err error) {
 	s, err := op.store(ctx, p.Route)
 	if err != nil {
 		return false, err
@@ -37,7 +37,11 @@ func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	if err := op.checkGroup(p); err != nil {
 		return false, err
 	}
-	return s.Pause(ctx, p)
+	err = op.inTurn(ctx, s, p.Route, false, func() error {
+		changed, err = s.Pause(ctx, p)
+		return err
+	})
+	return changed, err
 }
 
 // ErrNoGroups is why a group of a route cannot be paused.
@@ -67,11 +71,19 @@ func (op *Operator) ResumeGroup(ctx context.Context, route, group, by string) (b
 
 // Resume ends a pause; an address may be given as [Operator.Pauses] returns it
 // or with its secrets masked, as it is shown. It returns false when there was none.
-func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool, error) {
+func (op *Operator) Resume(ctx context.Context, route, address, by string) (changed bool, err error) {
 	s, err := op.store(ctx, route)
 	if err != nil {
 		return false, err
 	}
+	err = op.inTurn(ctx, s, route, false, func() error {
+		changed, err = resume(ctx, s, route, address, by)
+		return err
+	})
+	return changed, err
+}
+
+func resume(ctx context.Context, s adapters.StateStore, route, address, by string) (bool, error) {
 	pauses, err := s.Pauses(ctx, route)
 	if err != nil {
 		return false, err
@@ -93,15 +105,18 @@ func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
 // Forget deletes everything that is kept for a route: cursors, parked messages
 // and pauses. A route that the configuration has, or that an instance works, is
 // refused unless forced.
-func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
+func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.Forgotten, err error) {
 	if err := op.CheckForget(ctx, route, force); err != nil {
-		return adapters.Forgotten{}, err
+		return gone, err
 	}
 	s, err := op.store(ctx, route)
 	if err != nil {
-		return adapters.Forgotten{}, err
+		return gone, err
 	}
-	gone, err := s.Forget(ctx, route, force, by)
+	err = op.inTurn(ctx, s, route, false, func() error {
+		gone, err = s.Forget(ctx, route, force, by)
+		return err
+	})
 	if errors.Is(err, adapters.ErrAlive) {
 		err = refused("%w: stop it, or force it", err)
 	}

@@ -253,5 +253,5 @@ func (op *Operator) Relocate(ctx context.Context, r *Relocation, by string) erro
 		return err
 	}
 	r.move.By = cmp.Or(by, "unknown")
-	return s.Move(ctx, r.move)
+	return op.inTurn(ctx, s, r.Route, true, func() error { return s.Move(ctx, r.move) })
 }

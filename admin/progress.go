@@ -101,6 +101,34 @@ func (j *ProgressJob) Before(ctx context.Context, state adapters.StateStore, rou
 	return refused
 }
 
+// inTurn runs a command that changes a route. What others have written into the route's row before is carried out before, a position only if the
+// command moves the route, and the row shows afterwards what the command did: so the later of two commands counts, wherever they are given.
+func (op *Operator) inTurn(ctx context.Context, state adapters.StateStore, route string, moves bool, command func() error) error {
+	j := NewProgressJob(op.build, op.parts, op.build.Options.Instance, func(adapters.StateStore) {})
+	s, ok := state.(adapters.ProgressStore)
+	if j == nil || !ok || !j.routes[route] {
+		return command()
+	}
+	follow := func() error {
+		rows, err := s.Progress(ctx, route)
+		if err == nil && len(rows) > 0 {
+			err = j.follow(ctx, s, &rows[0], moves, map[string]int64{})
+		}
+		return err
+	}
+	err := s.CheckProgress(ctx)
+	if err == nil && follow() != nil { // perhaps a relay has carried it out at the same time
+		err = follow()
+	}
+	if err == nil {
+		err = command()
+	}
+	if err == nil {
+		err = s.WriteProgress(ctx, []string{route}, false)
+	}
+	return err
+}
+
 // Run looks at the rows until ctx ends.
 func (j *ProgressJob) Run(ctx context.Context) {
 	look := time.NewTicker(progressPause)
@@ -186,22 +214,7 @@ func (j *ProgressJob) follow(ctx context.Context, s adapters.ProgressStore, p *a
 
 // order carries out a status.
 func (j *ProgressJob) order(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress) error {
-	pause := adapters.Pause{Route: p.Route, By: progressAuthor}
-	var err error
-	switch p.Status {
-	case adapters.ProgressActive:
-		if _, err = s.Resume(ctx, pause); err == nil {
-			_, err = s.ChangeParked(ctx, adapters.ParkedCommand{Action: adapters.ParkedRedrive, By: progressAuthor, Filter: adapters.ParkedFilter{Route: p.Route, Status: adapters.ParkedHeld}})
-		}
-	default:
-		if p.Status != p.Own {
-			pause.Reason = p.Status
-			_, err = s.Pause(ctx, pause)
-		}
-	}
-	if err == nil {
-		err = s.AgreeStatus(ctx, p.Route, p.Status)
-	}
+	err := s.AgreeStatus(ctx, p.Route, p.Status)
 	if err == nil {
 		j.log.Info("the table of progress orders another status", "route", p.Route, "topic", p.Topic, "publisher", p.Publisher, "from", p.AgreedStatus, "to", p.Status)
 		j.notice(s)
@@ -221,7 +234,10 @@ func (j *ProgressJob) move(ctx context.Context, s adapters.ProgressStore, p *ada
 	}
 	plan.move.By = progressAuthor
 	moved, err := s.MoveProgress(ctx, plan.move, p.Position)
-	if err == nil && moved {
+	if err == nil && !moved {
+		return fmt.Errorf("route %q: its row in the table of progress was changed just now", p.Route)
+	}
+	if err == nil {
 		j.log.Info("the table of progress names another position: the route continues there", "route", p.Route, "topic", p.Topic, "publisher", p.Publisher,
 			"was", p.Agreed, "position", p.Position)
 		j.notice(s)

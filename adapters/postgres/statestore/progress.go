@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
@@ -32,11 +33,11 @@ type progressBook struct {
 
 // progressTable is a table of progress with the statements on it.
 type progressTable struct {
-	name                                 string // quoted
-	identifier                           pgx.Identifier
-	routes, topics, publishers           []string
-	write, read, follow, register        string
-	agreePositions, agreeStatus, lockRow string
+	name                               string // quoted
+	identifier                         pgx.Identifier
+	routes, topics, publishers         []string
+	write, read, follow, register      string
+	agreePositions, agreeStatus, reset string
 }
 
 // KeepProgress implements [adapters.ProgressStore].
@@ -81,7 +82,7 @@ func (b *progressBook) table(name string) *progressTable {
 		return strings.NewReplacer("{table}", name, "{route}", route).Replace(sql)
 	}
 	t := &progressTable{name: name, identifier: pg.NameOf(name), write: in(writeProgressSQL, "m.route"), read: in(readProgressSQL, "r.route"), follow: in(followProgressSQL, "r.route"),
-		register: in(registerProgressSQL, ""), agreePositions: in(agreePositionsSQL, ""), agreeStatus: in(agreeStatusSQL, ""), lockRow: in(lockProgressSQL, "")}
+		register: in(registerProgressSQL, ""), agreePositions: in(agreePositionsSQL, ""), agreeStatus: in(agreeStatusSQL, ""), reset: in(resetProgressSQL, "")}
 	b.tables = append(b.tables, t)
 	return t
 }
@@ -187,7 +188,7 @@ func (s *Store) Progress(ctx context.Context, routes ...string) ([]adapters.Prog
 	var out []adapters.Progress
 	for _, t := range b.tables {
 		if of, topics, publishers := t.of(routes); len(of) > 0 {
-			found, err := s.readProgress(ctx, t, t.read, of, topics, publishers)
+			found, err := readProgress(ctx, s.pool, t, t.read, of, topics, publishers)
 			if err != nil {
 				return nil, err
 			}
@@ -203,8 +204,8 @@ func (s *Store) Progress(ctx context.Context, routes ...string) ([]adapters.Prog
 func missing(p adapters.Progress) bool { return p.Status == "" }
 
 // readProgress reads rows of a table.
-func (s *Store) readProgress(ctx context.Context, t *progressTable, sql string, routes, topics, publishers []string) ([]adapters.Progress, error) {
-	rows, err := s.pool.Query(ctx, sql, routes, topics, publishers, t.name)
+func readProgress(ctx context.Context, q stateQuerier, t *progressTable, sql string, routes, topics, publishers []string) ([]adapters.Progress, error) {
+	rows, err := q.Query(ctx, sql, routes, topics, publishers, t.name)
 	if err != nil {
 		return nil, stateError("read the table of progress "+t.name, err)
 	}
@@ -244,40 +245,57 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// MoveProgress implements [adapters.ProgressStore].
-func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int64) (moved bool, err error) {
-	r, t, err := s.progress.Load().row(m.Route)
+// errRowChanged rolls back what would be carried out for a row that is another one by now.
+var errRowChanged = errors.New("its row in the table of progress was changed just now")
+
+// carryOut runs do with the row of a route as it is, in a transaction that keeps settles and other commands of the route away. The row itself
+// is not locked: do ends by noting what it has carried out, and returns errRowChanged if the row is not what that was for.
+func (s *Store) carryOut(ctx context.Context, route string, do func(tx pgx.Tx, t *progressTable, now *adapters.Progress) error) error {
+	r, t, err := s.progress.Load().row(route)
 	if err != nil {
-		return false, err
+		return err
 	}
-	err = pg.RetryDeadlock(func() error {
+	return pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			moved = false
-			if err := lockRoute(ctx, stateRows{tx}, m.Route); err != nil {
+			if err := lockRoute(ctx, stateRows{tx}, route); err != nil {
 				return err
 			}
-			var now int64
-			switch err := tx.QueryRow(ctx, t.lockRow, r.Topic, r.Publisher).Scan(&now); {
-			case errors.Is(err, pgx.ErrNoRows):
-				return nil // it is locked, and perhaps being changed
-			case err != nil:
-				return err
-			case now != position:
-				return nil
-			}
-			db := s.database()
-			if err := db.MoveIn(ctx, stateRows{tx}, m); err != nil {
+			rows, err := readProgress(ctx, tx, t, t.read, []string{route}, []string{r.Topic}, []string{r.Publisher})
+			if err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, unparkAllSQL, m.Route); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, t.agreePositions, t.name, []string{m.Route}, []string{r.Topic}, []string{r.Publisher}, []int64{position})
-			moved = err == nil
-			return err
+			return do(tx, t, &rows[0])
 		})
 	})
-	return moved && err == nil, stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
+}
+
+// noted is the error of a note that found the row changed.
+func noted(done pgconn.CommandTag, err error) error {
+	if err == nil && done.RowsAffected() == 0 {
+		return errRowChanged
+	}
+	return err
+}
+
+// MoveProgress implements [adapters.ProgressStore].
+func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int64) (bool, error) {
+	err := s.carryOut(ctx, m.Route, func(tx pgx.Tx, t *progressTable, now *adapters.Progress) error {
+		if now.Position != position || now.Agreed == position {
+			return errRowChanged
+		}
+		db := s.database()
+		if err := db.MoveIn(ctx, stateRows{tx}, m); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, unparkAllSQL, m.Route); err != nil {
+			return err
+		}
+		return noted(tx.Exec(ctx, t.agreePositions, t.name, []string{m.Route}, []string{now.Topic}, []string{now.Publisher}, []int64{position}))
+	})
+	if errors.Is(err, errRowChanged) {
+		return false, nil
+	}
+	return err == nil, stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
 }
 
 // WriteProgress implements [adapters.ProgressStore].

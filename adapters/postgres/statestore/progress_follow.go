@@ -6,7 +6,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 )
 
 // FollowProgress implements [adapters.ProgressStore].
@@ -17,10 +20,10 @@ func (s *Store) FollowProgress(ctx context.Context) ([]adapters.Progress, error)
 	}
 	var out []adapters.Progress
 	for _, t := range b.tables {
-		found, err := s.readProgress(ctx, t, t.follow, t.routes, t.topics, t.publishers)
+		found, err := readProgress(ctx, s.pool, t, t.follow, t.routes, t.topics, t.publishers)
 		if err == nil && slices.ContainsFunc(found, missing) {
 			if err = s.RegisterProgress(ctx); err == nil {
-				found, err = s.readProgress(ctx, t, t.follow, t.routes, t.topics, t.publishers)
+				found, err = readProgress(ctx, s.pool, t, t.follow, t.routes, t.topics, t.publishers)
 			}
 		}
 		if err != nil {
@@ -55,10 +58,47 @@ func (s *Store) AgreePositions(ctx context.Context, positions map[string]int64) 
 
 // AgreeStatus implements [adapters.ProgressStore].
 func (s *Store) AgreeStatus(ctx context.Context, route, status string) error {
-	r, t, err := s.progress.Load().row(route)
-	if err != nil {
-		return err
-	}
-	_, err = s.pool.Exec(ctx, t.agreeStatus, t.name, route, r.Topic, r.Publisher, status)
-	return stateError(fmt.Sprintf("note the status of route %q", route), err)
+	err := s.carryOut(ctx, route, func(tx pgx.Tx, t *progressTable, now *adapters.Progress) error {
+		if now.Status != status || !now.Ordered() {
+			return errRowChanged
+		}
+		commands, pause := s.within(stateRows{tx}), adapters.Pause{Route: route, Reason: status, By: progressAuthor}
+		var err error
+		switch {
+		case status == adapters.ProgressActive:
+			held := adapters.ParkedFilter{Route: route, Status: adapters.ParkedHeld}
+			if _, err = commands.Resume(ctx, pause); err == nil {
+				_, err = commands.ChangeParked(ctx, adapters.ParkedCommand{Action: adapters.ParkedRedrive, By: progressAuthor, Filter: held})
+			}
+		case status != now.Own:
+			_, err = commands.Pause(ctx, pause)
+		}
+		if err != nil {
+			return err
+		}
+		return noted(tx.Exec(ctx, t.agreeStatus, t.name, route, now.Topic, now.Publisher, status))
+	})
+	return stateError(fmt.Sprintf("carry out the status of route %q", route), err)
+}
+
+// Forget implements [adapters.Controls]. A route that is in the configuration begins anew, so its row does, too.
+func (s *Store) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.Forgotten, err error) {
+	err = s.transact(ctx, func(tx staterow.Tx) error {
+		if gone, err = s.within(tx).Forget(ctx, route, force, by); err != nil {
+			return err
+		}
+		if r, t, none := s.progress.Load().row(route); none == nil {
+			_, err = tx.Exec(ctx, staterow.Text(t.reset, r.Topic, r.Publisher))
+		}
+		return stateError(fmt.Sprintf("begin the row of route %q anew", route), err)
+	})
+	return gone, err
+}
+
+// within are the commands of operators as parts of a transaction.
+func (s *Store) within(tx staterow.Tx) *staterow.Operators {
+	db := s.database()
+	db.Transact = func(_ context.Context, f func(staterow.Tx) error) error { return f(tx) }
+	commands := staterow.NewOperators(db)
+	return &commands
 }

@@ -98,10 +98,14 @@ ON CONFLICT (route) DO UPDATE
 SET progress_table = EXCLUDED.progress_table, topic = EXCLUDED.topic, publisher = EXCLUDED.publisher,
     position = CASE WHEN ` + sameRow + ` THEN o.position ELSE -1 END, status = EXCLUDED.status`
 
+	// resetProgressSQL begins a row anew. It must not wait for an application while rows of ours are locked.
+	resetProgressSQL = `
+UPDATE {table} p SET last_position = 0, status = 'ACTIVE', error_count = 0, last_error = NULL, updated_at = clock_timestamp()
+FROM (SELECT l.topic, l.publisher FROM {table} l WHERE l.topic = $1 AND l.publisher = $2 FOR UPDATE NOWAIT) l
+WHERE p.topic = l.topic AND p.publisher = l.publisher`
+
 	// sameRow reports whether what is known of a route is of the row that it has now.
 	sameRow = `(o.progress_table, o.topic, o.publisher) = (EXCLUDED.progress_table, EXCLUDED.topic, EXCLUDED.publisher)`
-
-	lockProgressSQL = `SELECT p.last_position FROM {table} p WHERE p.topic = $1 AND p.publisher = $2 FOR UPDATE SKIP LOCKED`
 
 	// unparkAllSQL removes what a move makes meaningless.
 	unparkAllSQL = `DELETE FROM outrider_parked WHERE route = $1 AND status <> 'dead'`
