@@ -65,16 +65,17 @@ type StateStore interface {
 	ParkedGroups(ctx context.Context, route string, slots []int) ([]ParkedGroup, error)
 
 	// ParkedQueue returns the messages of one group that are not dead, or are
-	// held, by ascending seq, beginning after a seq.
-	ParkedQueue(ctx context.Context, lane LaneRef, group string, after int64, limit int) ([]Parked, error)
+	// held, by ascending seq, beginning after a seq. Payloads and metadata are read as long as they
+	// fit into so many bytes together; a message that no longer fits is [Parked.Bare].
+	ParkedQueue(ctx context.Context, lane LaneRef, group string, after int64, limit int, bytes int64) ([]Parked, error)
 
 	// ListParked, CountParked and ChangeParked are for operators, from any
 	// process. ListParked returns what the filter selects, by route, slot and
-	// seq; CountParked what a command would change, by route and status.
+	// seq, with payloads as ParkedQueue does; CountParked what a command would change, by route and status.
 	// ChangeParked carries out one step of a command in one transaction: it
 	// raises the counter of the lanes that it touches, which makes their owner
 	// load again, and writes an audit record.
-	ListParked(ctx context.Context, f ParkedFilter) ([]Parked, error)
+	ListParked(ctx context.Context, f ParkedFilter, bytes int64) ([]Parked, error)
 	CountParked(ctx context.Context, c ParkedCommand) ([]ParkedCount, error)
 	ChangeParked(ctx context.Context, c ParkedCommand) (ParkedStep, error)
 
@@ -199,6 +200,10 @@ type Parked struct {
 	Position int64             // in the source; 0 when it has none
 	Metadata map[string]string // as the message entered the route
 	Payload  []byte
+
+	// Set by the store: bytes of the payload, and whether payload and metadata were left out, because the caller wanted no more.
+	Size int64
+	Bare bool
 
 	// Was is, for a settle, the Attempts of the row when its owner last read or wrote it; 0:
 	// there was no row, or it does not matter. A row that an operator has redriven since then (it

@@ -72,7 +72,7 @@ func (op *Operator) journey(ctx context.Context, id string, trace tracer) (*Jour
 	}
 	// After the cursors: what one has passed because it was parked meanwhile is found here, and not taken for delivered.
 	for _, store := range op.stores {
-		parked, err := store.ListParked(ctx, adapters.ParkedFilter{ID: id, Limit: foundMost})
+		parked, err := store.ListParked(ctx, adapters.ParkedFilter{ID: id, Limit: foundMost}, 0)
 		if err != nil {
 			return nil, err
 		}

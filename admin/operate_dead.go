@@ -102,7 +102,7 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 		}
 		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, At: ParkedPlace{Source: s.name, Dead: r.At}, Parked: adapters.Parked{
 			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
-			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload}})
+			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload, Size: int64(len(r.Row.Payload))}})
 	}
 	return p, nil
 }

@@ -13,13 +13,28 @@ import (
 // Parked lists what was taken out of the stream: first the parked messages of the state
 // stores, by route, slot and sequence, then the dead rows in the tables of queues, by
 // source, table, creation and key. The limit is that of the whole list; the filter's
-// After concerns the first state store.
+// After concerns the first state store. Payloads and metadata are not read.
 func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]ParkedMessage, error) {
-	return op.ParkedAfter(ctx, f, ParkedPlace{Parked: f.After})
+	return op.parked(ctx, f, ParkedPlace{Parked: f.After}, 0)
+}
+
+// Bounds of what is read with [Operator.ParkedWhole]: to look at, and to take along.
+const (
+	GlanceBytes int64 = 1 << 20
+	WholeBytes  int64 = 64 << 20
+)
+
+// ParkedWhole is [Operator.Parked] with payloads and metadata, as long as they fit into so many bytes together.
+func (op *Operator) ParkedWhole(ctx context.Context, f adapters.ParkedFilter, bytes int64) ([]ParkedMessage, error) {
+	return op.parked(ctx, f, ParkedPlace{Parked: f.After}, bytes)
 }
 
 // ParkedAfter returns the part of that list which begins behind a place; the filter's After is not looked at.
 func (op *Operator) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after ParkedPlace) ([]ParkedMessage, error) {
+	return op.parked(ctx, f, after, 0)
+}
+
+func (op *Operator) parked(ctx context.Context, f adapters.ParkedFilter, after ParkedPlace, bytes int64) ([]ParkedMessage, error) {
 	var out []ParkedMessage
 	most := cmp.Or(f.Limit, adapters.DefaultParkedList)
 	for i, s := range op.stores {
@@ -30,15 +45,16 @@ func (op *Operator) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, af
 		if i == after.Store {
 			f.After = after.Parked
 		}
-		rows, err := s.ListParked(ctx, f)
+		rows, err := s.ListParked(ctx, f, bytes)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
+			bytes -= row.Size
 			out = append(out, ParkedMessage{Parked: row, At: ParkedPlace{Store: i, Parked: adapters.ParkedKey{LaneRef: row.LaneRef, Seq: row.Seq}}})
 		}
 	}
-	dead, err := op.deadIn(ctx, f, after, most-len(out), f.ID != "")
+	dead, err := op.deadIn(ctx, f, after, most-len(out), bytes > 0)
 	return append(out, dead...), err
 }
 

@@ -86,11 +86,11 @@ func (s *silentState) Acquire(ctx context.Context, instance, route string, slots
 	return s.memState.Acquire(ctx, instance, route, slots, most)
 }
 
-func (s *silentState) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
+func (s *silentState) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
 	if err := unanswered(ctx, &s.looks); err != nil {
 		return nil, err
 	}
-	return s.memState.ParkedQueue(ctx, ref, group, after, limit)
+	return s.memState.ParkedQueue(ctx, ref, group, after, limit, bytes)
 }
 
 func (s *silentState) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {

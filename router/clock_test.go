@@ -57,8 +57,8 @@ func (j *jumpy) ParkedGroups(ctx context.Context, route string, slots []int) ([]
 	return groups, err
 }
 
-func (j *jumpy) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
-	rows, err := j.memState.ParkedQueue(ctx, ref, group, after, limit)
+func (j *jumpy) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
+	rows, err := j.memState.ParkedQueue(ctx, ref, group, after, limit, bytes)
 	for i := range rows {
 		rows[i].NextAttemptAt = j.read(rows[i].NextAttemptAt)
 	}

@@ -218,7 +218,7 @@ func (w *twinWorld) stop() error {
 // dead returns how many rows of each id are parked as dead, and whether all
 // rows are settled.
 func (w *twinWorld) dead() (ids map[string]int, settled bool) {
-	parked, _ := w.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := w.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	ids = map[string]int{}
 	for _, p := range parked {
 		if p.Status != adapters.ParkedDead {

@@ -16,7 +16,7 @@ import (
 // skip is an operator who skips a message that is parked and not dead, if there is
 // one, or all of its group, while fresh ones of its group come.
 func (r *run) skip() {
-	rows, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	rows, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	rows = slices.DeleteFunc(rows, func(p adapters.Parked) bool { return p.Status == adapters.ParkedDead })
 	if len(rows) == 0 {
 		return

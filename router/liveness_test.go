@@ -113,9 +113,9 @@ type slowStore struct {
 	read    func() // after; nil: nothing
 }
 
-func (s *slowStore) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
+func (s *slowStore) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
 	s.reading()
-	rows, err := s.memState.ParkedQueue(ctx, ref, group, after, limit)
+	rows, err := s.memState.ParkedQueue(ctx, ref, group, after, limit, bytes)
 	if s.read != nil {
 		s.read()
 	}

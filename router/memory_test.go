@@ -333,12 +333,16 @@ func (m *memState) parkedGroups(ref adapters.LaneRef) (out []adapters.ParkedGrou
 	return out
 }
 
-func (m *memState) ParkedQueue(_ context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
+func (m *memState) ParkedQueue(_ context.Context, ref adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []adapters.Parked
 	for _, p := range m.queue(ref) {
 		if p.Group == group && p.Seq > after && len(out) < limit {
+			p.Size = int64(len(p.Payload))
+			if bytes -= p.Size; bytes < 0 {
+				p.Metadata, p.Payload, p.Bare = nil, nil, true
+			}
 			p.Metadata, p.Payload = maps.Clone(p.Metadata), m.lending.lend(p.Payload) // as reading it from a database does
 			out = append(out, p)
 		}
@@ -367,7 +371,7 @@ func (m *memState) expire(instance string) {
 	m.until[instance] = time.Now()
 }
 
-func (m *memState) ListParked(context.Context, adapters.ParkedFilter) ([]adapters.Parked, error) {
+func (m *memState) ListParked(context.Context, adapters.ParkedFilter, int64) ([]adapters.Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []adapters.Parked

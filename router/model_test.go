@@ -215,9 +215,9 @@ func (m *mortal) Settle(ctx context.Context, all []adapters.Settlement) ([]adapt
 }
 
 // ParkedQueue takes a while: operators are faster.
-func (m *mortal) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
+func (m *mortal) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
 	time.Sleep(m.reading / 2)
-	rows, err := m.memState.ParkedQueue(ctx, ref, group, after, limit)
+	rows, err := m.memState.ParkedQueue(ctx, ref, group, after, limit, bytes)
 	time.Sleep(m.reading / 2)
 	return rows, err
 }

@@ -57,11 +57,11 @@ func (d *databaseAway) Settle(ctx context.Context, all []adapters.Settlement) ([
 	return d.memState.Settle(ctx, all)
 }
 
-func (d *databaseAway) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
+func (d *databaseAway) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
 	if err := d.failure(); err != nil {
 		return nil, err
 	}
-	return d.memState.ParkedQueue(ctx, ref, group, after, limit)
+	return d.memState.ParkedQueue(ctx, ref, group, after, limit, bytes)
 }
 
 // readAway is the source half.

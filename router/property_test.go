@@ -230,7 +230,7 @@ func (r *run) play(s step) error {
 
 // settledAll tells whether nothing is under way or parked alive.
 func (r *run) settledAll() bool {
-	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	ended := map[string]bool{}
 	for _, p := range parked {
 		if p.Status != adapters.ParkedDead {
@@ -269,7 +269,7 @@ func (r *run) all() error {
 	if err := r.stop(); err != nil {
 		return err
 	}
-	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	// The window holds what is not durably settled; half as much may have come
 	// back from the parking.
 	return r.world.verify(r.source.rows, parked, r.order, r.crashes*(r.window+r.window/2))

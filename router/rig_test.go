@@ -151,7 +151,7 @@ func (r *rig) await(n int) {
 
 // parked returns the parked rows by id.
 func (r *rig) parked() []adapters.Parked {
-	rows, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	rows, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	slices.SortFunc(rows, func(a, b adapters.Parked) int { return cmp.Compare(a.ID, b.ID) })
 	return rows
 }

@@ -248,7 +248,7 @@ func (s *siege) event() error {
 
 // redrive is an operator who has mended what was refused.
 func (s *siege) redrive() {
-	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	s.mu.Lock()
 	for _, p := range parked {
 		if p.Status == adapters.ParkedDead {
@@ -264,7 +264,7 @@ func (s *siege) redrive() {
 
 // over tells whether everything has arrived and nothing is parked.
 func (s *siege) over() bool {
-	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := len(s.seen)

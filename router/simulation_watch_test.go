@@ -66,7 +66,7 @@ func (s *siege) operate() error {
 
 // drop has an operator skip a parked message, or purge a dead one.
 func (s *siege) drop(action adapters.ParkedAction) {
-	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	parked = slices.DeleteFunc(parked, func(p adapters.Parked) bool {
 		return (p.Status == adapters.ParkedDead) != (action == adapters.ParkedPurge)
 	})
@@ -157,7 +157,7 @@ func (s *siege) look() (room int, full map[int]bool) {
 // group that has not ended, whose address has been fine for long, and which is not
 // parked. A group in the parking is [parkingWatch]'s.
 func (s *siege) checkReady(now time.Time, full map[int]bool) {
-	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	inParking, ended := map[string]bool{}, map[string]bool{}
 	for _, p := range parked {
 		ended[p.ID] = p.Status == adapters.ParkedDead

@@ -290,7 +290,7 @@ func TestG7_ASubscribersMessageThatIsTooLargeIsDead(t *testing.T) {
 		r.wantFate(many, "acked")
 		r.wantFate(fits, "acked")
 		r.wantParked("large dead 1", "many dead 1")
-		page, err := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+		page, err := r.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,6 +44,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"ParkReplaceUnpark":         testParkReplaceUnpark,
 		"G13_SkippedStaysSkipped":   testSkippedStaysSkipped,
 		"G2_ParkedQueueOrder":       testParkedQueueOrder,
+		"G7_ParkedPayloadsFit":      testParkedPayloadsFit,
 		"G13_RedrivenStaysRedriven": testRedrivenStaysRedriven,
 		"ParkedGroups":              testParkedGroups,
 		"G1_ParkedKeepsAnyBytes":    testParkedKeepsAnyBytes,
@@ -185,7 +186,7 @@ func parked(seq int64, group string, status adapters.ParkedStatus) adapters.Park
 func list(tb testing.TB, store adapters.StateStore, f adapters.ParkedFilter) []adapters.Parked {
 	tb.Helper()
 	f.Limit = 100_000
-	messages, err := store.ListParked(tb.Context(), f)
+	messages, err := store.ListParked(tb.Context(), f, 1<<40)
 	if err != nil {
 		tb.Fatalf("list parked: %v", err)
 	}

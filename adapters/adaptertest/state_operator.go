@@ -61,12 +61,12 @@ func testListParkedFilters(t *testing.T, db *stateDB) {
 		{adapters.ParkedFilter{Before: time.Now().Add(time.Hour), Group: "h"}, []int64{3, 4, 5}},
 		{adapters.ParkedFilter{After: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: "r"}, Seq: 4}}, []int64{5, 1}},
 	} {
-		got, err := store.ListParked(t.Context(), tt.filter)
+		got, err := store.ListParked(t.Context(), tt.filter, 0)
 		if err != nil || !slices.Equal(seqsOf(got), tt.want) {
 			t.Errorf("%+v: %v, %v; want %v", tt.filter, seqsOf(got), err, tt.want)
 		}
 	}
-	if _, err := store.ListParked(t.Context(), adapters.ParkedFilter{Status: "lost"}); err == nil {
+	if _, err := store.ListParked(t.Context(), adapters.ParkedFilter{Status: "lost"}, 0); err == nil {
 		t.Error("a status that does not exist was listed")
 	}
 }

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -23,7 +24,7 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 	settle(t, store, parking(lanes[0], first, parked(2, "g", adapters.ParkedWaiting)))
 	stored := list(t, store, adapters.ParkedFilter{})
 	want := first
-	want.LaneRef, want.ParkedAt = lanes[0].LaneRef, stored[0].ParkedAt
+	want.LaneRef, want.ParkedAt, want.Size = lanes[0].LaneRef, stored[0].ParkedAt, int64(len(first.Payload))
 	want.Tries[0].Error = stored[0].Tries[0].Error // without what no database keeps
 	got := stored[0]
 	if !got.NextAttemptAt.Equal(due) {
@@ -134,7 +135,7 @@ func testParkedQueueOrder(t *testing.T, db *stateDB) {
 
 	queue := func(group string, after int64, limit int) []int64 {
 		t.Helper()
-		messages, err := store.ParkedQueue(t.Context(), lanes[0].LaneRef, group, after, limit)
+		messages, err := store.ParkedQueue(t.Context(), lanes[0].LaneRef, group, after, limit, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,6 +159,46 @@ func testParkedQueueOrder(t *testing.T, db *stateDB) {
 		if got := queue(tt.group, tt.after, tt.limit); !slices.Equal(got, tt.want) {
 			t.Errorf("queue of %q after %d, at most %d: %v, want %v", tt.group, tt.after, tt.limit, got, tt.want)
 		}
+	}
+}
+
+// Payloads are read as long as they fit together, whatever the messages behind them have, and none where none is wanted.
+func testParkedPayloadsFit(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0)
+	var rows []adapters.Parked
+	for i, size := range []int{100, 0, 3000, 300_000, 10} {
+		p := parked(int64(i+1), "g", adapters.ParkedDead)
+		if i > 0 {
+			p.Status = adapters.ParkedWaiting
+		}
+		p.Payload, p.Metadata = bytes.Repeat([]byte("x"), size), map[string]string{"name": "value"}
+		rows = append(rows, p)
+	}
+	settle(t, store, parking(lanes[0], rows...))
+	for _, tt := range []struct {
+		bytes        int64
+		queue, whole int
+	}{{0, 0, 0}, {-1, 0, 0}, {200, 1, 2}, {4000, 2, 3}, {303_000, 2, 3}, {400_000, 4, 5}} {
+		list, err := store.ListParked(t.Context(), adapters.ParkedFilter{Group: "g"}, tt.bytes)
+		queue, err2 := store.ParkedQueue(t.Context(), lanes[0].LaneRef, "g", 0, 10, tt.bytes)
+		if err := errors.Join(err, err2); err != nil || len(list) != len(rows) || len(queue) != len(rows)-1 {
+			t.Fatalf("%d messages are listed and %d are in the queue, %v; want %d and %d", len(list), len(queue), err, len(rows), len(rows)-1)
+		}
+		check := func(what string, found, want []adapters.Parked, whole int) {
+			for i, p := range found {
+				of := want[i]
+				size, bare := int64(len(of.Payload)), i >= whole
+				if bare {
+					of.Payload, of.Metadata = nil, nil
+				}
+				if p.Seq != of.Seq || p.Size != size || p.Bare != bare || !bytes.Equal(p.Payload, of.Payload) || !maps.Equal(p.Metadata, of.Metadata) {
+					t.Errorf("%s, of at most %d bytes: message %d has %d of %d bytes and metadata %v, bare %v; want %d whole messages", what,
+						tt.bytes, p.Seq, len(p.Payload), p.Size, p.Metadata, p.Bare, whole)
+				}
+			}
+		}
+		check("the list", list, rows, tt.whole)
+		check("the queue", queue, rows[1:], tt.queue)
 	}
 }
 
@@ -226,7 +267,7 @@ func testParkedKeepsAnyBytes(t *testing.T, db *stateDB) {
 		t.Errorf("a payload of %d bytes came back changed, with %d", len(big), len(got[0].Payload))
 	}
 	for _, group := range []string{p.Group, "empty", longGroup.Group} {
-		queue, err := store.ParkedQueue(t.Context(), lanes[0].LaneRef, group, 0, 10)
+		queue, err := store.ParkedQueue(t.Context(), lanes[0].LaneRef, group, 0, 10, 0)
 		if err != nil || len(queue) != 1 || queue[0].Group != group {
 			t.Errorf("queue of %.20q: %d messages, %v", group, len(queue), err)
 		}

@@ -34,7 +34,7 @@ type ParkedView struct {
 	PayloadBytes int `json:"payload_bytes" doc:"Size of the payload."`
 
 	Metadata map[string]string `json:"metadata,omitempty" doc:"Of one message: each value is *** unless payload=true."`
-	Payload  any               `json:"payload,omitempty" doc:"Of one message, when it is JSON: each value is *** unless payload=true."`
+	Payload  any               `json:"payload,omitempty" doc:"Of one message, when it is JSON: each value is *** unless payload=true, which is needed for payloads beyond 1 MiB."`
 	Base64   []byte            `json:"payload_base64,omitempty" doc:"Of one message that is not JSON, with payload=true."`
 }
 
@@ -148,7 +148,11 @@ func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView],
 			return err
 		}
 		lane := adapters.LaneRef{Route: in.Route, Slot: in.Slot}
-		rows, err := op.Parked(ctx, adapters.ParkedFilter{Route: in.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: in.Seq - 1}})
+		bytes := admin.GlanceBytes
+		if in.Payload {
+			bytes = admin.WholeBytes
+		}
+		rows, err := op.ParkedWhole(ctx, adapters.ParkedFilter{Route: in.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: in.Seq - 1}}, bytes)
 		if err != nil {
 			return err
 		}
@@ -189,7 +193,7 @@ func (s *service) event(ctx context.Context, in *eventIn) (*one[admin.Journey], 
 func viewParked(p *admin.ParkedMessage) ParkedView {
 	v := ParkedView{
 		ID: p.ID, Source: p.Source, Table: p.Table, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type,
-		Status: string(p.Status), Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, Error: p.LastError, PayloadBytes: len(p.Payload),
+		Status: string(p.Status), Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, Error: p.LastError, PayloadBytes: int(p.Size),
 	}
 	v.Tries = p.Tries
 	if p.Table == "" {
@@ -210,14 +214,16 @@ func (v *ParkedView) content(p *adapters.Parked, shown bool) {
 			v.Metadata[key] = value
 		}
 	}
-	masked, ok := admin.MaskedJSON(p.Payload)
 	switch {
-	case ok && shown:
+	case p.Bare:
+	case shown && json.Valid(p.Payload):
 		v.Payload = json.RawMessage(p.Payload)
-	case ok:
-		v.Payload = masked
 	case shown:
 		v.Base64 = p.Payload
+	default:
+		if masked, ok := admin.MaskedJSON(p.Payload); ok {
+			v.Payload = masked
+		}
 	}
 }
 

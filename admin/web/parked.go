@@ -176,7 +176,6 @@ type messageData struct {
 	Text      string
 	Binary    bool
 	Meta      [][2]string
-	Size      int
 	Confirms  map[string]link // query of the page that confirms an action, by action
 	Followers link            // query of the list of its group
 }
@@ -199,7 +198,7 @@ func (s *server) message(r *http.Request) (*page, error) {
 	}
 	var found []admin.ParkedMessage
 	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		found, err = op.Parked(ctx, adapters.ParkedFilter{Route: lane.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: seq - 1}})
+		found, err = op.ParkedWhole(ctx, adapters.ParkedFilter{Route: lane.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: seq - 1}}, admin.GlanceBytes)
 		return err
 	})
 	if err != nil {
@@ -213,7 +212,7 @@ func (s *server) message(r *http.Request) (*page, error) {
 
 // describe prepares a message for its page.
 func describe(p *admin.ParkedMessage, shown bool) messageData {
-	d := messageData{ParkedMessage: p, Key: keyOf(p), Shown: shown, Size: len(p.Payload), Confirms: map[string]link{}}
+	d := messageData{ParkedMessage: p, Key: keyOf(p), Shown: shown, Confirms: map[string]link{}}
 	for _, name := range sortedNames(p.Metadata) {
 		value := admin.Masked
 		if shown {
@@ -221,17 +220,17 @@ func describe(p *admin.ParkedMessage, shown bool) messageData {
 		}
 		d.Meta = append(d.Meta, [2]string{name, value})
 	}
-	var indented bytes.Buffer
 	switch payload, ok := admin.MaskedJSON(p.Payload); {
+	case p.Bare:
 	case !ok && shown && utf8.Valid(p.Payload):
 		d.Text = string(p.Payload)
 	case !ok:
 		d.Binary = true
-	case shown && json.Indent(&indented, p.Payload, "", "  ") == nil:
-		d.Text = indented.String()
+	case shown:
+		d.Text = indent(p.Payload)
 	default:
-		if text, err := json.MarshalIndent(payload, "", "  "); err == nil {
-			d.Text = string(text)
+		if text, err := json.Marshal(payload); err == nil {
+			d.Text = indent(text)
 		}
 	}
 	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip, adapters.ParkedPurge} {
@@ -243,6 +242,28 @@ func describe(p *admin.ParkedMessage, shown bool) messageData {
 		d.Followers = query("route", p.Route, "group", p.Group)
 	}
 	return d
+}
+
+// indent returns JSON with a line for each value, or as it is if the spaces before those would take more than a payload may.
+func indent(text []byte) string {
+	depth, spaces := 0, 0
+	for _, b := range text { // what is in texts counts as well: that is shown as it is a little sooner
+		switch b {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		case ',':
+		default:
+			continue
+		}
+		spaces += 2 * depth
+	}
+	var out bytes.Buffer
+	if int64(spaces) > admin.GlanceBytes || json.Indent(&out, text, "", "  ") != nil {
+		return string(text)
+	}
+	return out.String()
 }
 
 func sortedNames[V any](m map[string]V) []string {

@@ -35,8 +35,9 @@ type parkedMessage struct {
 	Source        string            `json:"source,omitempty"` // of a dead row in a queue's table
 	Table         string            `json:"table,omitempty"`  // that table; absent: in the state store
 	Metadata      map[string]string `json:"metadata,omitempty"`
-	Payload       json.RawMessage   `json:"payload,omitempty"`        // when it is JSON
-	PayloadBytes  []byte            `json:"payload_base64,omitempty"` // otherwise
+	Payload       json.RawMessage   `json:"payload,omitempty"`         // when it is JSON
+	PayloadBytes  []byte            `json:"payload_base64,omitempty"`  // otherwise
+	Omitted       int64             `json:"payload_omitted,omitempty"` // bytes of one that is not shown, because there are too many of the id
 }
 
 // newParked takes metadata and payload along only for show.
@@ -53,9 +54,12 @@ func newParked(p admin.ParkedMessage, whole bool) parkedMessage {
 		return m
 	}
 	m.Metadata, m.Tries = p.Metadata, p.Tries
-	if json.Valid(p.Payload) {
+	switch {
+	case p.Bare:
+		m.Omitted = p.Size
+	case json.Valid(p.Payload):
 		m.Payload = p.Payload
-	} else {
+	default:
 		m.PayloadBytes = p.Payload
 	}
 	return m
@@ -158,7 +162,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
-			rows, err := op.Parked(c.Context(), f.ParkedFilter)
+			rows, err := op.ParkedWhole(c.Context(), f.ParkedFilter, admin.WholeBytes)
 			if err != nil {
 				return err
 			}
@@ -212,6 +216,10 @@ func (a *app) showOne(m parkedMessage) error {
 	}
 	if err := a.printPairs(cells); err != nil {
 		return err
+	}
+	if m.Omitted > 0 {
+		fmt.Fprintf(a.out, "payload and metadata are not shown: those of all messages with this id are more than %d MiB; choose one by --route\n", admin.WholeBytes>>20)
+		return nil
 	}
 	if m.Payload == nil {
 		fmt.Fprintf(a.out, "payload (%d bytes that are not JSON, quoted):\n%q\n", len(m.PayloadBytes), m.PayloadBytes)

@@ -53,28 +53,22 @@ func (o *Operators) query(text string, args ...any) *Statement {
 }
 
 // ListParked returns what the filter selects, by route, slot and seq.
-func (o *Operators) ListParked(ctx context.Context, f adapters.ParkedFilter) (parked []adapters.Parked, err error) {
+func (o *Operators) ListParked(ctx context.Context, f adapters.ParkedFilter, bytes int64) (parked []adapters.Parked, err error) {
 	if err = CheckFilter(f); err == nil {
-		parked, err = o.parked(ctx, ListParked(o.db.Dialect, o.db.parkedFields(), f))
+		parked, err = o.parked(ctx, ListParked(o.db.Dialect, f, bytes))
 	}
 	return parked, o.db.Wrap("list parked messages", err)
 }
 
 // ParkedQueue returns the messages of one group that are not dead, by ascending
 // seq. For the empty group these are the lane's messages without a group.
-func (o *Operators) ParkedQueue(ctx context.Context, lane adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
-	s := o.query("SELECT "+o.db.parkedFields()+" FROM outrider_parked WHERE route = % AND slot = % AND seq > % AND "+o.db.Flows, lane.Route, lane.Slot, after)
-	condition, args := o.db.OfGroup(PackGroup(group))
-	s.add(" AND "+condition, args...)
-	s.add(" ORDER BY seq LIMIT %", limit)
-	parked, err := o.parked(ctx, s)
+func (o *Operators) ParkedQueue(ctx context.Context, lane adapters.LaneRef, group string, after int64, limit int, bytes int64) ([]adapters.Parked, error) {
+	parked, err := o.parked(ctx, messages(o.db.Dialect, bytes, "seq", limit, func(s *Statement) {
+		s.add("route = % AND slot = % AND seq > % AND "+o.db.Flows, lane.Route, lane.Slot, after)
+		condition, args := o.db.OfGroup(PackGroup(group))
+		s.add(" AND "+condition, args...)
+	}))
 	return parked, o.db.Wrap(fmt.Sprintf("read a parked group of %s/%02d", lane.Route, lane.Slot), err)
-}
-
-// parkedFields are the columns that parked reads.
-func (d Dialect) parkedFields() string {
-	return "route, slot, seq, coalesce(message_group, ''), status, attempts, " + d.known("next_attempt_at") + ", last_error, " + d.known("parked_at") +
-		", event_id, event_type, position, " + d.textual("metadata") + ", payload, tries"
 }
 
 func (o *Operators) parked(ctx context.Context, s *Statement) ([]adapters.Parked, error) {
@@ -84,7 +78,7 @@ func (o *Operators) parked(ctx context.Context, s *Statement) ([]adapters.Parked
 		var status, metadata, tries string
 		var due, at int64
 		err := scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
-			&at, &p.ID, &p.Type, &p.Position, &metadata, (*sqlvalue.Bytes)(&p.Payload), &tries)
+			&at, &p.ID, &p.Type, &p.Position, &tries, &p.Size, &p.Bare, &metadata, (*sqlvalue.Bytes)(&p.Payload))
 		if err != nil {
 			return err
 		}

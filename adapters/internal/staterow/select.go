@@ -70,12 +70,28 @@ func (s *Statement) add(text string, args ...any) {
 	s.text.WriteString(text)
 }
 
-// ListParked selects the given columns of what the filter selects.
-func ListParked(d Dialect, columns string, f adapters.ParkedFilter) *Statement {
+// ListParked selects what the filter selects.
+func ListParked(d Dialect, f adapters.ParkedFilter, bytes int64) *Statement {
+	return messages(d, bytes, "route, slot, seq", cmp.Or(f.Limit, adapters.DefaultParkedList), func(s *Statement) {
+		s.where(f, everyStatus(f))
+	})
+}
+
+// messages selects parked messages in an order, and metadata and payloads as long as those fit into so many bytes together. No others
+// are read: the messages are found and measured without them, and what fits is looked up by key.
+func messages(d Dialect, bytes int64, order string, limit int, where func(*Statement)) *Statement {
+	content := func(column string) string {
+		return "(SELECT p." + column + " FROM outrider_parked AS p WHERE p.route = f.route AND p.slot = f.slot AND p.seq = f.seq)"
+	}
 	s := &Statement{dialect: d}
-	s.add("SELECT " + columns + " FROM outrider_parked WHERE ")
-	s.where(f, everyStatus(f))
-	s.add(" ORDER BY route, slot, seq LIMIT %", cmp.Or(f.Limit, adapters.DefaultParkedList))
+	s.add("SELECT route, slot, seq, coalesce(message_group, ''), status, attempts, "+d.known("next_attempt_at")+", last_error, "+
+		d.known("parked_at")+", event_id, event_type, position, tries, size, total > %, CASE WHEN total <= % THEN "+d.textual(content("metadata"))+
+		" ELSE '{}' END, CASE WHEN total <= % THEN "+content("payload")+" END", bytes, bytes, bytes)
+	s.add(" FROM (SELECT f.*, SUM(size + described) OVER (ORDER BY " + order + ") AS total FROM (SELECT route, slot, seq, message_group, status, attempts, " +
+		"next_attempt_at, last_error, parked_at, event_id, event_type, position, tries, OCTET_LENGTH(payload) AS size, OCTET_LENGTH(" + d.textual("metadata") +
+		") AS described FROM outrider_parked WHERE ")
+	where(s)
+	s.add(" ORDER BY "+order+" LIMIT %) AS f) AS f ORDER BY "+order, limit)
 	return s
 }
 

@@ -121,7 +121,7 @@ func TestG2_NamesAreComparedByTheirBytes(t *testing.T) {
 			t.Errorf("route %q has the groups %+v, %v", route, groups, err)
 		}
 		for _, group := range names {
-			queue, err := owner.ParkedQueue(t.Context(), adapters.LaneRef{Route: route}, group, 0, 10)
+			queue, err := owner.ParkedQueue(t.Context(), adapters.LaneRef{Route: route}, group, 0, 10, 1<<20)
 			if err != nil || len(queue) != 1 || queue[0].Group != group {
 				t.Errorf("group %q of route %q: %+v, %v", group, route, queue, err)
 			}

@@ -60,8 +60,8 @@ type byTask struct {
 	operator *Store
 }
 
-func (b byTask) ListParked(ctx context.Context, f adapters.ParkedFilter) ([]adapters.Parked, error) {
-	return b.operator.ListParked(ctx, f)
+func (b byTask) ListParked(ctx context.Context, f adapters.ParkedFilter, bytes int64) ([]adapters.Parked, error) {
+	return b.operator.ListParked(ctx, f, bytes)
 }
 
 func (b byTask) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
@@ -133,7 +133,7 @@ func (g *grantedState) actAsRelay(s *Store) error {
 			_, again := s.Settle(g.Ctx, []adapters.Settlement{settlement})
 			return errors.Join(err, again)
 		}(),
-		failed(s.ParkedGroups(g.Ctx, "r", []int{0})), failed(s.ParkedQueue(g.Ctx, lane, "g", 0, 1)),
+		failed(s.ParkedGroups(g.Ctx, "r", []int{0})), failed(s.ParkedQueue(g.Ctx, lane, "g", 0, 1, 1<<20)),
 		failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)), failed(s.Pauses(g.Ctx, "")),
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
 		failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: adapters.ParkedFilter{Route: "r"}, By: "keep"})),
@@ -148,7 +148,7 @@ func (g *grantedState) actAsOperator(s *Store) error {
 	_, err := s.pool.Exec(g.Ctx, `SELECT * FROM outrider_audit ORDER BY id DESC LIMIT 10`)
 	_, dropped := s.pool.Exec(g.Ctx, `DELETE FROM outrider_note WHERE key = 'k'`)
 	return errors.Join(err, dropped, g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
-		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{})), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
+		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{}, 0)), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
 		s.Move(g.Ctx, adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 1}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Forget(g.Ctx, "r", true, "alice")),
 		failed(s.RemoveInstance(g.Ctx, "gone", "alice")))

@@ -193,10 +193,34 @@ func fencedLanes(settlements []adapters.Settlement, alive map[adapters.LaneRef]b
 	return fenced
 }
 
+// partBytes bounds the payloads of one statement: it is encoded as a whole.
+const partBytes = 4 << 20
+
 // settleParked deletes and writes the parked rows of the lanes alive, in one
-// round trip. Unparked rows go first, so that a seq may be used again.
+// round trip unless they are large. Unparked rows go first, so that a seq may be used again.
 func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) error {
-	var gone, kept, lanes parkedColumns
+	gone, lanes, parts := parkedParts(settlements, alive)
+	batch := &pgx.Batch{}
+	if len(gone.seqs) > 0 {
+		batch.Queue(unparkSQL, gone.routes, gone.slots, gone.seqs)
+	}
+	for i, kept := range parts {
+		if i > 0 {
+			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+			batch = &pgx.Batch{}
+		}
+		batch.Queue(parkSQL, kept.routes, kept.slots, kept.seqs, kept.groups, kept.statuses, kept.attempts, kept.dues,
+			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads,
+			lanes.routes, lanes.slots, lanes.seqs, kept.formers, kept.tries, kept.failures)
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// parkedParts are the keys of rows to delete, what was stored of each lane, and the rows to write, in parts for one statement each.
+func parkedParts(settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) (gone, lanes parkedColumns, parts []*parkedColumns) {
+	var kept *parkedColumns
 	for i := range settlements {
 		t := &settlements[i]
 		if !alive[t.LaneRef] {
@@ -206,20 +230,16 @@ func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlem
 			gone.addKey(t.LaneRef, seq)
 		}
 		for j := range t.Park {
-			kept.add(t.LaneRef, &t.Park[j])
+			p := &t.Park[j]
+			if kept == nil || kept.bytes+len(p.Payload) > partBytes {
+				kept = &parkedColumns{}
+				parts = append(parts, kept)
+			}
+			kept.add(t.LaneRef, p)
 		}
 		lanes.addKey(t.LaneRef, t.Stored)
 	}
-	batch := &pgx.Batch{}
-	if len(gone.seqs) > 0 {
-		batch.Queue(unparkSQL, gone.routes, gone.slots, gone.seqs)
-	}
-	if len(kept.seqs) > 0 {
-		batch.Queue(parkSQL, kept.routes, kept.slots, kept.seqs, kept.groups, kept.statuses, kept.attempts, kept.dues,
-			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads,
-			lanes.routes, lanes.slots, lanes.seqs, kept.formers, kept.tries, kept.failures)
-	}
-	return tx.SendBatch(ctx, batch).Close()
+	return gone, lanes, parts
 }
 
 // parkedColumns are the rows of a statement, column by column.
@@ -231,6 +251,7 @@ type parkedColumns struct {
 	attempts, formers                                             []int32 // formers: [adapters.Parked.Was]
 	dues                                                          []*time.Time
 	payloads                                                      [][]byte
+	bytes                                                         int // of payloads
 }
 
 func (c *parkedColumns) addKey(lane adapters.LaneRef, seq int64) {
@@ -264,5 +285,5 @@ func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 	if payload == nil {
 		payload = []byte{} // empty, not NULL
 	}
-	c.payloads = append(c.payloads, payload)
+	c.payloads, c.bytes = append(c.payloads, payload), c.bytes+len(payload)
 }

@@ -223,11 +223,13 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 		return
 	}
 	o.gate.Leave(&it.Ticket)
+	if o.origin.Parks() { // before it leaves: its row holds its memory
+		o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)
+	}
 	o.progress.leave(it, finished)
 	if o.origin.Settled(it, outbox.OutcomeDead, v.Err) {
 		return
 	}
-	o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)
 	o.parking.settled(it, false)
 	o.progress.note()
 }

@@ -17,7 +17,7 @@ type progress struct {
 	table   adapters.Table // that the cursors belong to
 	streams []*Stream      // aligned with lane.slots
 	extra   int            // items in flight that did not come by cursor
-	live    int64          // memory of unfinished items
+	live    int64          // memory of unfinished items, and of those whose rows are not written
 	ops     ops            // not yet settled
 	flight  *ops           // being settled
 	turn    bool           // in a transaction that delivers
@@ -82,12 +82,15 @@ func (p *progress) begin(it *Item) {
 	}
 }
 
-// leave ends the item's presence in the lane: it frees what the item holds and settles its place in the stream.
+// leave ends the item's presence in the lane: it frees what the item holds, or its row holds it until that is written, and settles
+// its place in the stream.
 func (p *progress) leave(it *Item, as phase) {
 	it.leave(as)
-	freed := min(it.cost, p.live) // nothing is left when giveUp was first
-	p.route.Share.Give(freed)
-	p.live -= freed
+	if o := p.writes(it); o != nil {
+		o.memory += it.cost
+	} else {
+		p.free(it.cost)
+	}
 	it.cost = 0
 	if it.stream != nil {
 		it.stream.finish(it.index)
@@ -108,6 +111,40 @@ func (p *progress) detach(it *Item) {
 	}
 	p.settleAhead(it)
 	it.uncounted = true
+}
+
+// writes returns what writes the item's row; nil: it is written, or there is none.
+func (p *progress) writes(it *Item) *ops {
+	if it.seq == 0 {
+		return nil
+	}
+	k := opKey{it.slot, it.seq}
+	if _, ok := p.ops.park[k]; ok {
+		return &p.ops
+	}
+	if p.flight != nil {
+		if _, ok := p.flight.park[k]; ok {
+			return p.flight
+		}
+	}
+	return nil
+}
+
+// hold takes memory for a row that is to be written; false: there is none.
+func (p *progress) hold(n int64) bool {
+	if !p.route.Share.Take(n) {
+		return false
+	}
+	p.live += n
+	p.ops.memory += n
+	return true
+}
+
+// free gives memory back; nothing is left when giveUp was first.
+func (p *progress) free(n int64) {
+	n = min(n, p.live)
+	p.route.Share.Give(n)
+	p.live -= n
 }
 
 // giveUp gives back the memory of what stays unfinished.
@@ -133,13 +170,13 @@ func (p *progress) finishedBeyond() (n int) {
 	return n
 }
 
-// note asks for a settle, urgently when half the window waits for it.
+// note asks for a settle, urgently when half the window waits for it, or half the memory is spent and some of it waits.
 func (p *progress) note() {
 	unsettled := 0
 	for _, str := range p.streams {
 		unsettled += int(str.head-str.durable) + str.beyond
 	}
-	p.route.settler.Note(unsettled >= p.route.Window/2)
+	p.route.settler.Note(unsettled >= p.route.Window/2 || p.ops.memory > 0 && !p.route.Share.Plenty())
 }
 
 // written reports whether everything that was concluded of parked rows is written.
@@ -211,7 +248,7 @@ func (p *progress) concluded() bool {
 
 // fly notes that what was concluded of parked rows is being written.
 func (p *progress) fly() {
-	p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks, published: p.ops.published}
+	p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks, published: p.ops.published, memory: p.ops.memory}
 	p.ops = ops{changes: p.ops.changes}
 }
 
@@ -254,6 +291,7 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 		}
 		return nil, false
 	}
+	p.free(flight.memory)
 	now := time.Now()
 	for _, str := range p.streams {
 		if str.flying > str.confirmed {

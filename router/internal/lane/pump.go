@@ -4,7 +4,9 @@ import (
 	"container/heap"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -42,7 +44,7 @@ func (p *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration,
 			return due, 0, false
 		case e.at.After(now):
 			return due, e.at.Sub(now), false
-		case room <= 0 || p.route.Share.Spent(p.route.Overhead()):
+		case room <= 0 || p.route.Share.Spent(p.portion()):
 			return due, ReleaseDelay, true
 		}
 		heap.Pop(&parking.due)
@@ -65,7 +67,10 @@ func (p *pump) batch(g *parkedGroup) int {
 
 // report logs an outage of reading, and returns how long to wait after it.
 func (p *pump) report(err error, lane string) time.Duration {
-	if err != nil {
+	switch {
+	case errors.Is(err, errLater):
+		return ReleaseDelay
+	case err != nil:
 		if p.ctx.Err() == nil {
 			p.route.unparking.Fail(p.route.Log(), slog.LevelWarn, "cannot read parked messages, trying again", err, "lane", lane)
 		}
@@ -75,18 +80,46 @@ func (p *pump) report(err error, lane string) time.Duration {
 	return 0
 }
 
-// read reads the first messages of a group. A connection that has fallen
-// silent must not keep the lane's other groups in the parking.
-func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, err error) {
+// errLater says that a group cannot be read now: there is no memory for it, or it changed meanwhile.
+var errLater = errors.New("there is no memory for a parked message")
+
+// portion is the memory that a read of parked messages takes before it is known how large they are.
+func (p *pump) portion() int64 { return min(1<<20, p.route.Share.Budget.Limit/16) }
+
+// read reads the first messages of a group, as many payloads as fit into the memory that it has taken for them: the caller gives
+// that back. A first one that is larger is read alone, into as much as it needs.
+func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, taken int64, err error) {
 	after, limit := int64(0), g.limit
 	if g.key.group == "" {
 		after, limit = g.key.alone.seq-1, 1
 	}
+	taken = p.portion()
+	if !p.route.Share.Take(taken) {
+		return nil, 0, errLater
+	}
+	rows, err = p.query(g, after, limit, taken)
+	if err == nil && len(rows) > 0 && rows[0].Bare {
+		p.route.Share.Give(taken)
+		taken = rows[0].Size + p.route.Overhead()
+		if !p.route.Share.Take(taken) {
+			return nil, 0, errLater
+		}
+		var whole []adapters.Parked
+		if whole, err = p.query(g, after, 1, math.MaxInt64); err == nil && (len(whole) == 0 || whole[0].Seq != rows[0].Seq) {
+			err = errLater
+		}
+		rows = append(whole, rows[1:]...)
+	}
+	failpoint.Hit(failpoint.Unparking)
+	return rows, taken, err
+}
+
+// query reads messages of a group. A connection that has fallen silent must not keep the lane's other groups in the parking.
+func (p *pump) query(g *parkedGroup, after int64, limit int, bytes int64) (rows []adapters.Parked, err error) {
 	err = p.loading.Call(p.ctx, func(ctx context.Context) (err error) {
-		rows, err = p.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: p.route.Name, Slot: g.slot}, g.key.group, after, limit)
+		rows, err = p.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: p.route.Name, Slot: g.slot}, g.key.group, after, limit, bytes)
 		return err
 	})
-	failpoint.Hit(failpoint.Unparking)
 	return rows, err
 }
 
@@ -95,6 +128,8 @@ func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, err error) {
 func (p *parking) loaded(g *parkedGroup, rows []adapters.Parked, err error) (items, aside []*Item) {
 	again, aside := g.loaded()
 	switch {
+	case errors.Is(err, errLater):
+		p.again(g, time.Now().Add(ReleaseDelay))
 	case err != nil:
 		p.again(g, time.Now().Add(ShortDelay))
 	case again:
@@ -133,8 +168,8 @@ func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item)
 		return nil
 	}
 	for _, row := range rows {
-		if row.Status == adapters.ParkedHeld {
-			break // whatever is behind a held message waits with it
+		if row.Status == adapters.ParkedHeld || row.Bare {
+			break // whatever is behind a held message waits with it, and behind one that did not fit
 		}
 		it := p.itemOf(row)
 		if it == nil {
@@ -163,6 +198,10 @@ func (p *parking) correct(g *parkedGroup, rows []adapters.Parked) {
 	for _, row := range rows {
 		n := min(g.credits.Take(row.Seq), row.Attempts)
 		if n > 0 && row.Metadata[MetaDeath] == "" { // otherwise it is too late
+			if row.Bare || !p.progress.hold(int64(len(row.Payload))+p.route.Overhead()) {
+				g.credits.Give(row.Seq, n) // when it is read again
+				return
+			}
 			row.Was = row.Attempts
 			row.Attempts -= n
 			p.progress.ops.put(row)

@@ -81,7 +81,7 @@ func takeAway(ctx context.Context, s *Session) error {
 	for key, items := range withRows {
 		ref := adapters.LaneRef{Route: s.Route.Name, Slot: items[0].slot}
 		limit := len(items) + patientReloads // rows of a redrive may be among them
-		rows, err := s.Route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit)
+		rows, err := s.Route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit, 0)
 		if err != nil {
 			return err
 		}

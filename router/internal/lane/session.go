@@ -3,6 +3,7 @@ package lane
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -190,10 +191,12 @@ func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
 	err := writeParked(s)
 	for _, g := range groups {
 		var rows []adapters.Parked
+		var taken int64
 		if err == nil {
-			rows, err = s.pump.read(g)
+			rows, taken, err = s.pump.read(g)
 		}
 		s.mu.Lock()
+		s.Route.Share.Give(taken) // each message takes its own
 		if s.runner.stopping {
 			s.mu.Unlock()
 			continue
@@ -207,6 +210,9 @@ func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
 		}
 		s.runner.proceedLocked()
 		s.mu.Unlock()
+	}
+	if errors.Is(err, errLater) {
+		s.EvictBlocked(time.Now(), true)
 	}
 	return s.pump.report(err, s.Lane.Name)
 }

@@ -16,6 +16,7 @@ type ops struct {
 	unpark    map[opKey]struct{}
 	published bool  // messages were delivered
 	acks      []any // what the origin is told when it is durable
+	memory    int64 // of messages that have left the lane, whose rows are not written
 
 	changes uint64 // how often a row was put or removed, ever
 }
@@ -62,6 +63,7 @@ func (o *ops) restore(failed *ops) {
 		}
 	}
 	o.published = o.published || failed.published
+	o.memory += failed.memory
 	o.acks = append(failed.acks, o.acks...)
 }
 
