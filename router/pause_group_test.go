@@ -222,3 +222,59 @@ func TestG2_AFailedMessageOfAPausedGroupWaits(t *testing.T) {
 		r.wantParked()
 	})
 }
+
+// secondLook is a queue one of whose claims looks at its rows twice, as they do that read page by page or wait for a lock in between. What the
+// first look was refused is passed over.
+type secondLook struct {
+	*memQueue
+	between chan func() // called by a claim that finds one here
+}
+
+func (q secondLook) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adapters.Row, error) {
+	select {
+	case between := <-q.between:
+		match, refused := c.Match, map[string]bool{}
+		for _, row := range q.waiting() {
+			refused[row.ID] = !match(row)
+		}
+		between()
+		c.Match = func(row *adapters.Row) bool { return !refused[row.ID] && match(row) }
+	default:
+	}
+	return q.memQueue.Claim(ctx, c)
+}
+
+// waiting are copies of the rows that wait.
+func (q *queueTable) waiting() (rows []*adapters.Row) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.rows {
+		if r.status == "pending" {
+			row := r.Row
+			rows = append(rows, &row)
+		}
+	}
+	return rows
+}
+
+// A group is resumed while a claim is under way that has passed over rows of it: the claim takes none of what came later.
+func TestG2_AGroupIsResumedDuringAClaim(t *testing.T) {
+	inQueueBubble(t, group, func(r *queueRig) {
+		r.pause(adapters.Pause{Route: "orders", Group: "g0"})
+		q := secondLook{r.table.open(), make(chan func())}
+		r.start(r.from(q, nil))
+		time.Sleep(heard)
+		r.fill(1, 5)
+		q.between <- func() {
+			for i := range 5 {
+				r.put("", "g0", fmt.Sprintf("g0-%d", 5+i))
+			}
+			r.resumeGroup("g0")
+			time.Sleep(heard)
+		}
+		r.await(10)
+		r.stop()
+		r.checkOrdered(1, 10)
+		r.wantStatuses(map[string]int{"done": 10})
+	})
+}

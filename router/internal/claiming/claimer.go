@@ -233,8 +233,8 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 
 // wanted is which rows find a lane, as of the beginning of a claim. A route
 // whose lane is not ours or whose memory is spent is closed for as long as the
-// claim takes: were it opened on the way, rows could overtake others that were
-// refused before.
+// claim takes, and a group that is paused stays so: were it opened on the way, rows
+// could overtake others that were refused before.
 //
 // The rows of a claim belong to the sessions of its beginning. A later one of the same lane may have begun after
 // another instance had it, and a queue whose tables have no claims may have looked before that.
@@ -243,7 +243,7 @@ type wanted struct {
 	sessions  [][adapters.Slots]*lane.Session // of lanes that are ours, by route
 	open      [][adapters.Slots]bool          // by route
 	any       bool                            // there is an open one
-	paused    []any                           // groups, by route
+	paused    []*lane.PausedGroups            // by route
 	slots     []int                           // of lanes that are ours, of any route
 	spent     bool                            // a route is closed for want of memory
 	unmatched int64
@@ -254,7 +254,7 @@ func (c *Claimer) wanted() *wanted {
 	w.sessions, _ = c.sessions()
 	var own [adapters.Slots]bool
 	for i, rt := range c.routes {
-		w.paused = append(w.paused, rt.PausedSet())
+		w.paused = append(w.paused, rt.Paused())
 		spent := rt.Share.Spent(int64(c.rowCost))
 		w.spent = w.spent || spent
 		for slot, s := range w.sessions[i] {
@@ -301,7 +301,7 @@ func (w *wanted) match(row *adapters.Row) bool {
 		w.unmatched++
 		return false
 	}
-	return w.open[i][adapters.SlotOf(row.Group, row.ID)] && !w.routes[i].PausedGroup(row.Group)
+	return w.open[i][adapters.SlotOf(row.Group, row.ID)] && !w.paused[i].Has(row.Group)
 }
 
 // Flush writes the last results: afterwards nothing is marked as claimed by us.

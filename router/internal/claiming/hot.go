@@ -189,7 +189,7 @@ func (c *Claimer) serveHot() {
 // way back.
 func (c *Claimer) admitsHot(w *wanted, began [][adapters.Slots]*lane.Session, row *adapters.Row) bool {
 	i, slot := w.route(row), adapters.SlotOf(row.Group, row.ID)
-	if i < 0 || !w.open[i][slot] || w.sessions[i][slot] != began[i][slot] || c.routes[i].PausedGroup(row.Group) {
+	if i < 0 || !w.open[i][slot] || w.sessions[i][slot] != began[i][slot] || w.paused[i].Has(row.Group) {
 		return false
 	}
 	key := leaveKey{group: c.routes[i].Key(row.Group)}

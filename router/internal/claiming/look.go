@@ -46,7 +46,7 @@ func (c *Claimer) countUnmatched(w *wanted) {
 type wanting struct {
 	open     [][adapters.Slots]bool          // by route
 	sessions [][adapters.Slots]*lane.Session // by route
-	paused   []any                           // groups, by route
+	paused   []*lane.PausedGroups            // by route
 	terms    [adapters.Slots]uint64          // of the lanes; see adapters.ClaimRequest.Terms
 	last     uint64
 }

@@ -55,7 +55,7 @@ func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 	} else {
 		it.row = row
 	}
-	if !s.origin.Parks() && s.parking.paused.has(it.key) {
+	if !s.origin.Parks() && s.parking.paused.Has(it.key) {
 		return false
 	}
 	failed, ok := s.origin.Enter(it)

@@ -23,7 +23,7 @@ type parking struct {
 	progress *progress
 
 	groups map[groupKey]*parkedGroup
-	paused *pausedGroups // of the route, as the session has heard; nil: none is
+	paused *PausedGroups // of the route, as the session has heard; nil: none is
 	due    dueHeap
 	live   int
 	here   map[opKey]*Item // that are in the lane and have a row
@@ -44,7 +44,7 @@ func newParking(s *Session, groups []adapters.ParkedGroup) parking {
 // add takes over a group that was read.
 func (p *parking) add(l adapters.ParkedGroup) *parkedGroup {
 	g := &parkedGroup{key: keyOf(l.Slot, l.Group, l.FirstSeq), slot: l.Slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
-	g.paused = p.paused.has(l.Group)
+	g.paused = p.paused.Has(l.Group)
 	p.groups[g.key] = g
 	p.schedule(g)
 	return g
@@ -56,7 +56,7 @@ func (p *parking) of(it *Item) *parkedGroup {
 		return nil
 	}
 	g := p.groups[groupKey{group: it.key}]
-	if g == nil && p.paused.has(it.key) {
+	if g == nil && p.paused.Has(it.key) {
 		g = p.groupOf(it)
 	}
 	return g
@@ -67,7 +67,7 @@ func (p *parking) groupOf(it *Item) *parkedGroup {
 	k := keyOf(it.slot, it.key, it.seq)
 	g := p.groups[k]
 	if g == nil {
-		g = &parkedGroup{key: k, slot: it.slot, since: it.Created(), paused: p.paused.has(it.key)}
+		g = &parkedGroup{key: k, slot: it.slot, since: it.Created(), paused: p.paused.Has(it.key)}
 		p.groups[k] = g
 	}
 	return g

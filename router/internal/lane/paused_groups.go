@@ -7,16 +7,16 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// pausedGroups are the groups of a route that an operator has paused. A set is never changed.
-type pausedGroups map[string]bool
+// PausedGroups are the groups of a route that an operator has paused. A set is never changed: another pointer is another set.
+type PausedGroups map[string]bool
 
-// has reports whether a group is among them; none is the group of messages without one.
-func (p *pausedGroups) has(group string) bool { return p != nil && (*p)[group] }
+// Has reports whether a group is among them; none is the group of messages without one.
+func (p *PausedGroups) Has(group string) bool { return p != nil && (*p)[group] }
 
 // pauseGroups takes over which groups are paused. A route that keeps no order has no groups, and one with order
 // global has one only: both are paused as a whole.
 func (r *Route) pauseGroups(pauses []adapters.Pause) {
-	now := pausedGroups{}
+	now := PausedGroups{}
 	for _, p := range pauses {
 		switch {
 		case p.Group == "":
@@ -38,17 +38,9 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 	r.Feeder.Wake() // what was resumed may be claimed
 }
 
-// PausedGroup reports whether a row is of a group that is paused; set is another one whenever
-// that may have changed.
-func (r *Route) PausedGroup(group string) bool { return r.paused.Load().has(group) }
-
-// PausedSet tells one set of paused groups from the next; nil: none was paused so far.
-func (r *Route) PausedSet() any {
-	if p := r.paused.Load(); p != nil {
-		return p
-	}
-	return nil
-}
+// Paused are the groups that are paused now; nil: none was paused so far. A command may change the set at any time: a claim decides
+// about all of its rows by the one that it began with.
+func (r *Route) Paused() *PausedGroups { return r.paused.Load() }
 
 // applyPausedGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
 // on. Messages that are being sent get their outcomes.
@@ -69,7 +61,7 @@ func applyPausedGroups(s *Session) {
 		}
 	}
 	for k, g := range s.parking.groups {
-		if g.paused && !now.has(k.group) {
+		if g.paused && !now.Has(k.group) {
 			g.pause(false)
 			s.parking.again(g, time.Time{}) // its first row says when
 		}
@@ -80,7 +72,7 @@ func applyPausedGroups(s *Session) {
 // putAsideIfPaused takes a message out of the lane that would be tried again there, when its group was paused while
 // it was being sent.
 func (o *outcomes) putAsideIfPaused(it *Item) {
-	if (it.phase == backoff || it.phase == held) && o.parking.paused.has(it.key) && !o.runner.stopping {
+	if (it.phase == backoff || it.phase == held) && o.parking.paused.Has(it.key) && !o.runner.stopping {
 		o.putAside(it)
 	}
 }

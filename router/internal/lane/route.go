@@ -75,7 +75,7 @@ type Route struct {
 
 	Lanes   []*Lane
 	health  *health
-	paused  atomic.Pointer[pausedGroups] // nil: none is
+	paused  atomic.Pointer[PausedGroups] // nil: none is
 	poison  *poison                      // nil: dead messages are only parked
 	limiter *handlers.Limiter
 	Share   memory.Share // of the memory

@@ -75,7 +75,7 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 	items := make([]*Item, len(batch))
 	for i, msg := range batch {
 		items[i] = itemOf(msg)
-		if items[i].Session.Route.PausedGroup(items[i].key) {
+		if items[i].Session.Route.Paused().Has(items[i].key) {
 			errs = slices.Grow(errs, len(batch))[:len(batch)]
 			errs[i] = errGroupPaused
 		}

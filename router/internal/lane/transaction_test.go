@@ -85,7 +85,7 @@ func TestG2_NothingOfAPausedGroupIsTriedAgain(t *testing.T) {
 		if tried = append(tried, ids); len(tried) > 1 {
 			return nil
 		}
-		rt.paused.Store(&pausedGroups{"b": true, "d": true})
+		rt.paused.Store(&PausedGroups{"b": true, "d": true})
 		return []error{nil, nil, bad, nil}
 	}}}.Deliver(t.Context(), "", batch)
 	if want := [][]string{{"a", "b", "c", "d"}, {"a"}}; !reflect.DeepEqual(tried, want) {
