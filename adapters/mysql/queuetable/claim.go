@@ -74,6 +74,7 @@ func (c *claim) begin(tables []*table) {
 		if changed { // what was passed over in this round may be wanted
 			t.wants, t.slots, t.terms = c.req.Wants, c.Slots, c.Terms
 			t.round, t.whole = round{began: c.began, partial: t.spot != spot{}}, time.Time{}
+			t.spot.in = t.spot.in && t.spot.queue == alone
 		}
 		if changed || c.req.Wants == 0 {
 			t.unwanted = map[string]bool{}
