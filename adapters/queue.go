@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -45,12 +46,13 @@ type Queue interface {
 
 	// Settle writes results in one transaction. A row that is no longer claimed
 	// as its Claim says (another process recovered it) is left as it is and
-	// returned as lost, by the pointer that was given. After an error results may have been
+	// returned as lost, by the pointer that was given. Rows that other sessions have locked are not waited
+	// for: the error is a [*LockedError] then. After any other error results may have been
 	// written or not; given again, those that were written are not lost.
 	Settle(ctx context.Context, results []ClaimResult) (lost []*Claim, err error)
 
 	// Extend renews claims, so that they do not count as stuck. It returns lost
-	// ones.
+	// ones. Those of rows that other sessions have locked stay as they are.
 	Extend(ctx context.Context, claims []*Claim) (lost []*Claim, err error)
 
 	// Recover puts rows back that have been marked as being processed for longer
@@ -127,6 +129,17 @@ type ClaimResult struct {
 	At    time.Time // when the row is due again, for Retry, where the layout has a column for it
 	Error string    // for Retry and Dead
 	Cause string    // of Error, its outbox.Error.Code or, without one, the name of its outbox.Kind
+}
+
+// LockedError is the error of a settle, or of a command on dead rows, that left out the rows which other sessions have
+// locked. Everything else is written. The claims are still held: they are to be settled again.
+type LockedError struct {
+	Claims []*Claim // of dead rows: table and key
+}
+
+// Error implements error.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("another session has locked %d rows, the first is %s of table %s: end its transaction", len(e.Claims), e.Claims[0].Key, e.Claims[0].Table)
 }
 
 // LookReporter is implemented by queues of which a claim may end before it has

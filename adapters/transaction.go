@@ -77,7 +77,8 @@ type TxQueue interface {
 
 	// Transact begins a transaction, has deliver write into it, writes that the rows were delivered, which is what all
 	// results say, and commits. An error of deliver rolls back and is returned as it is. Claims that are
-	// lost roll back too, and are returned. After a commit the claims have ended.
+	// lost roll back too, and are returned; so do rows that other sessions have locked, with a [*LockedError]: their claims
+	// are held. After a commit the claims have ended.
 	//
 	// Unknown outcomes are as described at [TxStateStore].
 	Transact(ctx context.Context, results []ClaimResult, deliver func(ctx context.Context, tx any) error) (lost []*Claim, err error)

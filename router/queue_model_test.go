@@ -34,6 +34,7 @@ type queueTable struct {
 	fail    func(what string) error       // before a statement is carried out
 	broken  func() error                  // afterwards: the outcome is unknown to the caller
 	retried func(id string, attempts int) // sees every Retry and Dead
+	locked  func(id string) bool          // by another session: a settle leaves the row out
 
 	mu       sync.Mutex
 	rows     []*queueRow
@@ -48,7 +49,7 @@ type queueTable struct {
 func newQueueTable() *queueTable {
 	none := func() error { return nil }
 	return &queueTable{timeout: 5 * time.Minute, delay: func() time.Duration { return 0 },
-		fail: func(string) error { return nil }, broken: none, retried: func(string, int) {}}
+		fail: func(string) error { return nil }, broken: none, retried: func(string, int) {}, locked: func(string) bool { return false }}
 }
 
 func (q *queueTable) complain(format string, args ...any) {
@@ -229,8 +230,13 @@ func (m *memQueue) take(r *queueRow) *adapters.Row {
 }
 
 func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+	skipped := &adapters.LockedError{}
 	err = m.statement("Settle", &m.writing, func() {
 		for _, r := range results {
+			if m.locked(r.Claim.Key) {
+				skipped.Claims = append(skipped.Claims, r.Claim)
+				continue
+			}
 			if !m.settle(r) {
 				lost = append(lost, r.Claim)
 			}
@@ -240,8 +246,13 @@ func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lo
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for _, r := range results {
-			delete(m.live, r.Claim)
-			delete(m.written, r.Claim)
+			if !slices.Contains(skipped.Claims, r.Claim) {
+				delete(m.live, r.Claim)
+				delete(m.written, r.Claim)
+			}
+		}
+		if len(skipped.Claims) > 0 {
+			return lost, skipped
 		}
 	}
 	return lost, err

@@ -1,6 +1,8 @@
 package adaptertest
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +24,8 @@ var (
 		"ExtendKeepsClaims":          testQueueExtend,
 		"G1_RecoverPutsBackTheStuck": testQueueRecover,
 		"SettleAndClaimConcurrently": testQueueSettleBeside,
+		"G13_NothingWaitsForALock":   testQueueLockedSettle,
+		"G13_CommandsSkipLockedRows": testQueueLockedDead,
 	}
 	queueForeignTests = map[string]func(*testing.T, *queueSuite){
 		"G2_ForeignRowsEndAPrefix":  testQueueForeign,
@@ -266,7 +270,92 @@ func testQueueForeign(t *testing.T, s *queueSuite) {
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[2])
 }
 
+// testQueueLockedSettle: another session has locked a row and does not let go. What became of others is written, the claim stays, and
+// the row is settled when it is free.
+func testQueueLockedSettle(t *testing.T, s *queueSuite) {
+	if s.Lock == nil {
+		t.Skip("rows cannot be locked")
+	}
+	outcomes := []outbox.Outcome{outbox.OutcomeDelivered, outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeReleased}
+	want := []QueueStatus{QueueDone, QueueWaiting, QueueDead, QueueWaiting}
+	for i, outcome := range outcomes {
+		rows := s.insert(t, "a", "b", "c", "d", "e")
+		claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, len(rows))
+		slices.SortFunc(claimed, func(a, b *adapters.Row) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		results := make([]adapters.ClaimResult, len(rows))
+		for j, row := range claimed {
+			results[j] = s.result(row, outcomes[j%len(outcomes)])
+		}
+		results[4].Outcome = outcome
+		for j := range results {
+			if r := &results[j]; r.Outcome == outbox.OutcomeRetry || r.Outcome == outbox.OutcomeDead {
+				r.Attempts, r.Error = r.Attempts+1, "it failed"
+			}
+		}
+		release := s.Lock(t, rows[4].Key)
+		lost, err := s.Queue.Settle(t.Context(), results)
+		if back := outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeReleased; s.Claimless && back && err == nil {
+			release() // it waits as it is, and nothing was written into it
+			s.Set(t, QueueDone, 0, rows[0].Key, rows[1].Key, rows[2].Key, rows[3].Key, rows[4].Key)
+			continue
+		}
+		locked, ok := errors.AsType[*adapters.LockedError](err)
+		if len(lost) > 0 || !ok || len(locked.Claims) != 1 || locked.Claims[0] != claimed[4].Claim {
+			t.Fatalf("%s: %d lost, %v; want the row that is locked", outcome, len(lost), err)
+		}
+		for j, status := range want {
+			s.wantStatus(t, status, rows[j].Key)
+		}
+		if lost, err := s.Queue.Extend(t.Context(), []*adapters.Claim{claimed[4].Claim}); err != nil || len(lost) > 0 {
+			t.Errorf("extend: %d lost, %v", len(lost), err)
+		}
+		if _, err := s.Queue.Recover(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantStatus(t, s.claimed(), rows[4].Key)
+		release()
+		if lost, err := s.Queue.Settle(t.Context(), results[4:]); err != nil || len(lost) > 0 {
+			t.Errorf("%s: settled again: %d lost, %v", outcome, len(lost), err)
+		}
+		s.wantStatus(t, want[i], rows[4].Key)
+		s.Set(t, QueueDone, 0, rows[0].Key, rows[1].Key, rows[2].Key, rows[3].Key, rows[4].Key)
+	}
+}
+
+// testQueueLockedDead: a command on dead rows changes those that no other session has locked.
+func testQueueLockedDead(t *testing.T, s *queueSuite) {
+	dead, ok := s.Queue.(adapters.DeadRows)
+	if s.Lock == nil || !ok {
+		t.Skip("rows cannot be locked, or commands do not change dead ones")
+	}
+	record := func(context.Context, int) error { return nil }
+	rows := s.insert(t, "a", "b", "c")
+	s.settle(t, s.Queue, outbox.OutcomeDead, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, len(rows))...)
+	found, err := dead.Dead(t.Context(), adapters.DeadFilter{})
+	if err != nil || len(found) != len(rows) {
+		t.Fatalf("%d rows are dead, %v", len(found), err)
+	}
+	keys := make([]adapters.DeadKey, len(found))
+	for i := range found {
+		keys[i] = found[i].At
+	}
+	release := s.Lock(t, keys[1].Key)
+	for n, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedPurge} {
+		some := [][]adapters.DeadKey{keys[:2], keys[1:]}[n]
+		changed, err := dead.ChangeDead(t.Context(), action, some, record)
+		if locked, ok := errors.AsType[*adapters.LockedError](err); changed != 1 || !ok || len(locked.Claims) != 1 || locked.Claims[0].Key != keys[1].Key {
+			t.Errorf("%s: changed %d of 2 rows, of which one is locked: %v", action, changed, err)
+		}
+	}
+	release()
+	if changed, err := dead.ChangeDead(t.Context(), adapters.ParkedRedrive, keys, record); changed != 1 || err != nil {
+		t.Errorf("changed %d rows after the lock, %v", changed, err)
+	}
+	s.wantStatus(t, QueueWaiting, keys[0].Key, keys[1].Key)
+}
+
 func testQueueLocked(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	if s.Lock == nil {
 		t.Skip("rows cannot be locked")
 	}

@@ -225,18 +225,18 @@ func (e *queueEnv) harness() adaptertest.QueueHarness {
 		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+claimed+`
 WHERE {key} = ANY ($1)`, keys, since.Seconds())
 	}
-	if h.Claimless = e.layout.Claimless(); h.Claimless {
-		if e.fence.Here {
-			h.Own = e.own
-		}
-		return h
-	}
 	h.Lock = func(t *testing.T, keys ...string) func() {
 		t.Helper()
 		tx := e.begin(t)
 		_, err := tx.Exec(e.ctx, e.sql(e.tables[0].Name, `SELECT FROM {t} t WHERE {key} = ANY ($1) FOR UPDATE`), keys)
 		pgtest.Must(t, err)
 		return func() { pgtest.Must(t, tx.Rollback(e.ctx)) }
+	}
+	if h.Claimless = e.layout.Claimless(); h.Claimless {
+		if e.fence.Here {
+			h.Own = e.own
+		}
+		return h
 	}
 	return h
 }

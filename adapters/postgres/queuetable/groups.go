@@ -142,6 +142,7 @@ type queueText struct {
 	isDone, isDead   string // look for what a settle wrote
 	forgetNotes      string // of rows that were delivered; "": there are none
 	locked           string // waits for the ends of transactions that change rows
+	elsewhere        string // finds rows that other sessions have locked
 }
 
 // place is a row's place in the order of age.

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,11 +26,15 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
 	}
-	if err := s.run(ctx); err != nil {
+	err = s.run(ctx)
+	if pg.FailedWith(err, pg.LockNotAvailable) {
+		s, lost, err = s.runFree(ctx, results)
+	}
+	if _, partly := errors.AsType[*adapters.LockedError](err); err != nil && !partly {
 		s.tried()
 		return nil, queueError(q.tables[0].name, "settle", err)
 	}
-	return append(lost, s.lost...), nil
+	return append(lost, s.lost...), err
 }
 
 // settling prepares the statements that write results. Those of claims that are not held are lost.
@@ -180,25 +185,29 @@ func (s *settling) run(ctx context.Context) error {
 	}
 	settled := make([][]bool, len(s.order))
 	err := pg.RetryDeadlock(func() error {
-		batch := s.batch(settled)
-		if batch.Len() == 0 {
-			return nil
-		}
-		return s.q.pool.SendBatch(ctx, batch).Close()
+		return s.q.pool.SendBatch(ctx, s.batch(settled, true)).Close()
 	})
-	if err == nil {
-		err = s.confirm(ctx, settled)
-	}
 	if err != nil {
+		return err
+	}
+	return s.end(ctx, settled)
+}
+
+// end ends the claims, once the results are written.
+func (s *settling) end(ctx context.Context, settled [][]bool) error {
+	if err := s.confirm(ctx, settled); err != nil {
 		return err
 	}
 	s.forget(settled)
 	return nil
 }
 
-// batch are the statements, which mark what they change.
-func (s *settling) batch(settled [][]bool) *pgx.Batch {
+// batch are the statements, which mark what they change. Brief ones fail if another session holds a lock for long.
+func (s *settling) batch(settled [][]bool, brief bool) *pgx.Batch {
 	batch := &pgx.Batch{}
+	if brief {
+		batch.Queue(briefLocks)
+	}
 	s.lockLanes(batch)
 	for i, part := range s.order {
 		rows := s.parts[part]

@@ -3,6 +3,8 @@ package queuetable
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,7 +49,7 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 		}
 		failpoint.Hit(failpoint.Delivered)
 		settled = make([][]bool, len(s.order))
-		if err := tx.SendBatch(ctx, s.batch(settled)).Close(); err != nil {
+		if err := tx.SendBatch(ctx, s.batch(settled, true)).Close(); err != nil {
 			return err
 		}
 		if lost = s.unsettled(settled); len(lost) > 0 {
@@ -68,6 +70,10 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 		return lost, nil
 	case errors.Is(err, adapters.ErrUnknown):
 		s.tried()
+	case pg.FailedWith(err, pg.LockNotAvailable):
+		if locked, looked := s.locked(ctx, q.pool); looked == nil && len(locked) > 0 {
+			return nil, &adapters.LockedError{Claims: slices.Collect(maps.Keys(locked))}
+		}
 	}
 	return nil, queueError(q.tables[0].name, "deliver and settle", err)
 }

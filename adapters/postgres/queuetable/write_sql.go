@@ -132,6 +132,14 @@ func (q *queueSQL) writing(o settlement) (write, from string) {
 	return "UPDATE {t} t SET " + strings.Join(q.written(o), ", "), "FROM"
 }
 
+// lockStrength is how a settle locks rows.
+func (q *queueSQL) lockStrength() string {
+	if q.layout.DoneIsDeleted {
+		return "UPDATE"
+	}
+	return "NO KEY UPDATE"
+}
+
 // deadBy are the statements that settle dead rows, by what they died of.
 func (q *queueSQL) deadBy() map[string]string {
 	texts := make(map[string]string, len(q.layout.DeadBy))
@@ -141,14 +149,21 @@ func (q *queueSQL) deadBy() map[string]string {
 	return texts
 }
 
-// extend renews the times of claims. Parameters: key, the two times of which
-// one is the claim's, the new one.
+// extend renews the times of claims, but those of rows that other sessions have locked. Parameters: key, the two times of which
+// one is the claim's, the new one. It returns the numbers of the rows that are still claimed, with the times that they have.
 func (q *queueSQL) extend() string {
-	return q.fill(`UPDATE {t} t SET {set:claimed} = s.next
-FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
-     WITH ORDINALITY AS s(key, stamp, former, next, n)
-WHERE {key} = s.key AND ` + claimed + `
-RETURNING s.n::int, {claimed}`)
+	return q.fill(`WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
+         WITH ORDINALITY AS s(key, stamp, former, next, n)
+), free AS MATERIALIZED (
+    SELECT s.* FROM asked s JOIN {t} t ON {key} = s.key WHERE ` + claimed + ` FOR NO KEY UPDATE OF t SKIP LOCKED
+), renewed AS (
+    UPDATE {t} t SET {set:claimed} = s.next FROM free s WHERE {key} = s.key AND ` + claimed + `
+    RETURNING s.n, {claimed} AS at
+)
+SELECT r.n::int, r.at FROM renewed r
+UNION ALL
+SELECT s.n::int, {claimed} FROM asked s JOIN {t} t ON {key} = s.key WHERE ` + claimed + ` AND s.n NOT IN (SELECT r.n FROM renewed r)`)
 }
 
 // recover puts rows back that have been claimed for long. Parameters: seconds,

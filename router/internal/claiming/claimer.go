@@ -48,9 +48,9 @@ type Claimer struct {
 	batch   int            // rows of the next claim at most
 	Outage  logging.Outage // of claims
 
-	extending, recovering logging.Outage
-	recoverLimit          settling.CallTimeout // of a try to put stuck rows back
-	claimLimit            settling.CallTimeout // of a claim
+	extending, recovering, locking logging.Outage
+	recoverLimit                   settling.CallTimeout // of a try to put stuck rows back
+	claimLimit                     settling.CallTimeout // of a claim
 
 	eviction evictionState
 	handing  handing

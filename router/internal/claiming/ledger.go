@@ -84,6 +84,8 @@ type ledger struct {
 	ready    []*holding     // ended
 	urgentAt int            // so many results are urgent
 	left     map[leaveKey]*leave
+	locked   []*holding             // ended; other sessions have locked the rows
+	lockedAt time.Time              // when that was seen
 	credits  lane.Credits[queueKey] // of rows that are in the table or being written
 	serial   uint64
 	underWay
@@ -234,10 +236,16 @@ func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
 	return v
 }
 
+// lockedPause is after how long results are written again whose rows other sessions have locked: there is no signal when they let go.
+const lockedPause = time.Second
+
 func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.ready
+	if time.Since(l.lockedAt) >= lockedPause {
+		taken, l.locked = append(l.locked, taken...), nil
+	}
 	l.ready = nil
 	results := make([]adapters.ClaimResult, len(taken))
 	for i, h := range taken {
@@ -248,24 +256,50 @@ func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 }
 
 // written notes that what take returned is durable, or, with an error, that it
-// is to be written again.
+// is to be written again: with [adapters.LockedError] some of it, after a while.
 func (l *ledger) written(taken []*holding, lost []*adapters.Claim, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil {
-		for _, h := range taken {
-			h.state = rowEnded
-			h.giveBack(l.credits.Take(queueKeyOf(h.claim)))
-		}
-		l.ready = append(taken, l.ready...)
+	locked, partly := errors.AsType[*adapters.LockedError](err)
+	if err != nil && !partly {
+		l.ready = append(l.again(taken), l.ready...)
 		return
 	}
 	for _, h := range taken {
+		if partly && slices.Contains(locked.Claims, h.claim) {
+			l.locked, l.lockedAt = append(l.locked, l.again([]*holding{h})...), time.Now()
+			continue
+		}
 		l.drop(h)
 		if len(l.credits) > 0 && (!h.returns() || slices.Contains(lost, h.claim)) {
 			l.credits.Take(queueKeyOf(h.claim))
 		}
 	}
+}
+
+// again notes that results were not written. Call with the mutex held.
+func (l *ledger) again(taken []*holding) []*holding {
+	for _, h := range taken {
+		h.state = rowEnded
+		h.giveBack(l.credits.Take(queueKeyOf(h.claim)))
+	}
+	return taken
+}
+
+// lockedIn returns the error of results that are not written because other sessions have locked the rows: those of some lanes, nil: of all.
+func (l *ledger) lockedIn(lanes []adapters.LaneRef) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := &adapters.LockedError{}
+	for _, h := range l.locked {
+		if lanes == nil || slices.Contains(lanes, h.lane) {
+			err.Claims = append(err.Claims, h.claim)
+		}
+	}
+	if len(err.Claims) == 0 {
+		return nil
+	}
+	return err
 }
 
 // drop forgets a row. Call with the mutex held.

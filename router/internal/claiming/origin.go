@@ -2,6 +2,7 @@ package claiming
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -134,9 +135,13 @@ func (c *Claimer) AddressBack() {
 // GiveUp implements [Feeder]. Claims that began while the lane was ours may bring rows
 // of it, which go back: when it returns, none of the lane's rows is marked as being processed
 // by this instance, unless its claim is lost.
-func (c *Claimer) GiveUp(ctx context.Context) error {
+func (c *Claimer) GiveUp(ctx context.Context, lanes []adapters.LaneRef) error {
 	if err := c.ledger.await(ctx); err != nil {
 		return err
 	}
-	return c.Settler.Flush(ctx, settling.Concluded)
+	err := c.Settler.Flush(ctx, settling.Concluded)
+	if _, partly := errors.AsType[*adapters.LockedError](err); partly {
+		return c.ledger.lockedIn(lanes)
+	}
+	return err
 }

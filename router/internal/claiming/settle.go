@@ -2,9 +2,11 @@ package claiming
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router/internal/settling"
 	"github.com/outriderhq/outrider/router/internal/signal"
@@ -19,9 +21,11 @@ func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 		failpoint.Hit(failpoint.BeforeSettle)
 		lost, err := c.Queue.Settle(ctx, results)
 		failpoint.Hit(failpoint.AfterSettle)
-		c.Settler.Report(err)
 		c.ledger.written(taken, lost, err)
-		if err != nil {
+		if _, partly := errors.AsType[*adapters.LockedError](err); partly {
+			err = nil
+		}
+		if c.Settler.Report(err); err != nil {
 			return err
 		}
 		if len(lost) > 0 {
@@ -34,7 +38,9 @@ func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 	if e >= settling.Passed {
 		c.extend(ctx)
 	}
-	return nil
+	err := c.ledger.lockedIn(nil) // the settler tries again
+	c.locking.Report(c.log, slog.LevelWarn, err, "results cannot be written: another session has locked the rows; other rows go on", "all results are written again")
+	return err
 }
 
 // extend keeps claims that last from being taken for stuck. Those that were are

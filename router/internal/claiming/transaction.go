@@ -35,6 +35,12 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 		refused = deliver(ctx, tx)
 		return refused
 	})
+	if locked, some := errors.AsType[*adapters.LockedError](err); some { // the others go without these, which are left out for a while
+		lost = locked.Claims
+		for _, c := range lost {
+			ledger.leaveOutEvicted(holdingOf(of[c]).key, time.Now().Add(lockedPause))
+		}
+	}
 	switch {
 	case refused != nil:
 		return refused

@@ -50,11 +50,11 @@ type (
 	aloneLease  struct{}
 )
 
-func (aloneFeeder) Origin(*Session) Origin       { return ByCursor{} }
-func (aloneFeeder) RoomFreed()                   {}
-func (aloneFeeder) Wake()                        {}
-func (aloneFeeder) AddressBack()                 {}
-func (aloneFeeder) GiveUp(context.Context) error { return nil }
+func (aloneFeeder) Origin(*Session) Origin                           { return ByCursor{} }
+func (aloneFeeder) RoomFreed()                                       {}
+func (aloneFeeder) Wake()                                            {}
+func (aloneFeeder) AddressBack()                                     {}
+func (aloneFeeder) GiveUp(context.Context, []adapters.LaneRef) error { return nil }
 
 func (aloneLease) MaySend() bool                                      { return true }
 func (aloneLease) StillOwned(context.Context, *Session) (bool, error) { return true, nil }

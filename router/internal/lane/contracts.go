@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -97,7 +98,7 @@ type Feeder interface {
 
 	// GiveUp ends what was taken for sessions that have stopped, before their lanes
 	// are given up. Unwritten results of claims are written; a subscription ends.
-	GiveUp(ctx context.Context) error
+	GiveUp(ctx context.Context, lanes []adapters.LaneRef) error
 }
 
 // Lease is what a lane asks about its ownership.

@@ -168,7 +168,7 @@ func (l *Listener) AddressBack() {}
 
 // GiveUp implements [Feeder]: it ends the subscription, when the acks are out, so that another
 // instance gets the messages.
-func (l *Listener) GiveUp(context.Context) error {
+func (l *Listener) GiveUp(context.Context, []adapters.LaneRef) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sub != nil {
@@ -264,7 +264,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 			}
 			s.EvictBlocked(time.Now(), room) // with room it is memory that is spent
 		} else if len(l.Route.Sessions()) == 0 {
-			_ = l.GiveUp(ctx) // the lanes were lost before the subscription could be ended
+			_ = l.GiveUp(ctx, nil) // the lanes were lost before the subscription could be ended
 			return false
 		}
 		timer := signal.After(lane.ReleaseDelay)

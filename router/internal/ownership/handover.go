@@ -76,11 +76,14 @@ func (m *Manager) beginQuiescing(rt *Route) []*lane.Session {
 func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	stopped := make(chan *lane.Session, len(sessions))
+	ended := make(chan *lane.Session, len(sessions)) // nil: the process stops before
 	for _, s := range sessions {
 		go func() {
 			s.Stop(stopping)
-			stopped <- s
+			if !m.conclude(rt, s) {
+				s = nil
+			}
+			ended <- s
 		}()
 	}
 	released := true
@@ -90,11 +93,15 @@ func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 			least = left
 		}
 		var batch []*lane.Session
-		for len(batch) < least || len(stopped) > 0 {
-			batch = append(batch, <-stopped)
+		for n := 0; n < least || len(ended) > 0; n++ {
+			left--
+			if s := <-ended; s != nil {
+				batch = append(batch, s)
+			} else {
+				released = false
+			}
 		}
-		left -= len(batch)
-		released = m.release(rt, batch) && released
+		released = (released || rt.Unit == "") && m.release(rt, batch) && released
 	}
 	for _, left := range lane.UnknownBy(sessions) {
 		rt.Log().Warn("deliveries were cut off: whether they arrived is not known, and they may come again",
@@ -103,17 +110,18 @@ func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 	return released
 }
 
-// release writes down what stopped sessions have concluded and gives up their
-// rows; false when the process stops before.
-func (m *Manager) release(rt *Route, sessions []*lane.Session) bool {
-	if !m.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
+// conclude writes down what a stopped session has concluded; false when the process stops before. A result may have to wait for long, for another
+// session's lock, so each session waits by itself.
+func (m *Manager) conclude(rt *Route, s *lane.Session) bool {
+	return m.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
 		return m.Settler.Flush(ctx, settling.Everything)
-	}) {
-		return false
-	}
-	if !m.retryUntilDone(rt, "give back what was taken for lanes that are given up", rt.Feeder.GiveUp) { // a subscription when the acks are out
-		return false
-	}
+	}) && m.retryUntilDone(rt, "give back what was taken for lanes that are given up", func(ctx context.Context) error { // a subscription when the acks are out
+		return rt.Feeder.GiveUp(ctx, s.Lane.Rows())
+	})
+}
+
+// release gives up the rows of sessions that have come to their end; false when the process stops before.
+func (m *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	var lanes []adapters.LaneRef
 	for _, s := range sessions {
 		lanes = append(lanes, s.Lane.Rows()...)

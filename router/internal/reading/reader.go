@@ -89,7 +89,7 @@ func (r *Reader) Wake() { signal.Send(r.wake) }
 func (r *Reader) AddressBack() {}
 
 // GiveUp implements [Feeder]: what was read and not settled is read again by others.
-func (r *Reader) GiveUp(context.Context) error { return nil }
+func (r *Reader) GiveUp(context.Context, []adapters.LaneRef) error { return nil }
 
 // A read that found little is followed by a linger, in which more gathers.
 // Otherwise reads, and with them the batches for a destination, become as small as

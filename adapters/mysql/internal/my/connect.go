@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 // not say (connect_timeout): a server that accepts connections and never answers would be waited for without end.
 const connectLimit = 10 * time.Second
 
-// lockLimit is for how long a statement waits for another transaction's lock, in seconds.
-const lockLimit = "10"
+// lockLimit is for how long a statement waits for another transaction's lock, in seconds, where nothing else is said.
+const lockLimit = 10
 
 // defaultMaxConns bounds the connections where nothing else is said.
 const defaultMaxConns = 8
@@ -33,6 +34,7 @@ type Connection struct {
 	TLS TLS
 
 	MaxConns int // connections at most; 0: 8
+	LockWait int // seconds for which a statement waits for another transaction's lock; 0: 10
 }
 
 // errURL does not repeat the URL, which may hold a password.
@@ -66,7 +68,7 @@ func (c *Connection) config() (*mysql.Config, error) {
 		"time_zone":                "'+00:00'",
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'",
 		"autocommit":               "1",
-		"innodb_lock_wait_timeout": lockLimit,
+		"innodb_lock_wait_timeout": strconv.Itoa(cmp.Or(c.LockWait, lockLimit)),
 	}
 	return cfg, c.TLS.secure(cfg, mode, u.Hostname())
 }
