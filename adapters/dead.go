@@ -19,7 +19,8 @@ type DeadRows interface {
 
 	// ChangeDead makes rows wait again, as if they had never been attempted
 	// ([ParkedRedrive]), or deletes them ([ParkedPurge]), in one transaction. Rows
-	// that are no longer dead are left as they are, and so are those that other sessions have locked (a [*LockedError], beside what was changed). It calls record with the
+	// that are no longer dead are left as they are; a row that another session has locked for
+	// seconds is an error. It calls record with the
 	// number of those that it changes before it commits, unless that is 0; when record
 	// returns an error nothing is changed. record writes to a state store with the context that it is
 	// given: a store in the same SQLite file joins the transaction.

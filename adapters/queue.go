@@ -131,11 +131,9 @@ type ClaimResult struct {
 	Cause string    // of Error, its outbox.Error.Code or, without one, the name of its outbox.Kind
 }
 
-// LockedError is the error of a settle, or of a command on dead rows, that left out the rows which other sessions have
-// locked. Everything else is written. The claims are still held: they are to be settled again.
-type LockedError struct {
-	Claims []*Claim // of dead rows: table and key
-}
+// LockedError is the error of a settle that left out the rows which other sessions have locked. Everything else is
+// written. The claims are still held: they are to be settled again.
+type LockedError struct{ Claims []*Claim }
 
 // Error implements error.
 func (e *LockedError) Error() string {

@@ -192,7 +192,6 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 	if err != nil {
 		return err
 	}
-	var skipped error
 	for _, s := range sources {
 		auditor, ok := s.store.(adapters.Auditor)
 		if !ok {
@@ -212,16 +211,13 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 				return auditor.Audit(ctx, c.By, c.Action, c.Filter, keys[0].Table, changed)
 			})
 			done(changed)
-			if some, partly := errors.AsType[*adapters.LockedError](err); partly { // the rows of the next pages are not
-				skipped, err = fmt.Errorf("source %q: %w", s.name, some), nil
-			}
 			return err == nil, err
 		})
 		if err != nil {
 			return fmt.Errorf("source %q: %w", s.name, err)
 		}
 	}
-	return skipped
+	return nil
 }
 
 var errNoAudit = errors.New("its state store keeps no record of what operators do, so its dead rows cannot be changed")

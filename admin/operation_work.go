@@ -209,14 +209,11 @@ func (w *work) change(ctx context.Context) error {
 	// Who was frozen, and does not have it any more, changes nothing.
 	failpoint.Hit(failpoint.OperationPending)
 	ours := func(ctx context.Context, _ int) error { return w.keeping(ctx, adapters.OperationStep{}) }
-	done := len(place.Pending)
-	_, err = source.rows.ChangeDead(context.WithoutCancel(ctx), adapters.ParkedAction(w.now.Kind), place.Pending, ours)
-	if locked, partly := errors.AsType[*adapters.LockedError](err); partly { // they stay dead
-		done -= len(locked.Claims)
-	} else if err != nil {
+	if _, err := source.rows.ChangeDead(context.WithoutCancel(ctx), adapters.ParkedAction(w.now.Kind), place.Pending, ours); err != nil {
 		return fmt.Errorf("source %q: %w", source.name, err)
 	}
 	failpoint.Hit(failpoint.OperationChanged)
+	done := len(place.Pending)
 	place.Pending = nil
 	return w.keeping(ctx, adapters.OperationStep{Done: done, Place: &place})
 }

@@ -41,6 +41,7 @@ type Settled[T Table[H], H Hold] struct {
 	Table  T
 	Hold   H
 	Done   bool // it is written
+	Locked bool // another session has locked the row, which is as its claim says
 }
 
 // InTurn returns the tables; another one is the first of them each time.
@@ -100,6 +101,19 @@ func (c *Claims[T, H]) Extended(claims []*adapters.Claim) (rows []*Settled[T, H]
 		results[i].Claim = claim
 	}
 	return c.Held(results)
+}
+
+// Settle is End for all but rows that are locked: their holds stay, and the error names them. The caller has the lock.
+func (c *Claims[T, H]) Settle(rows []*Settled[T, H]) (lost []*adapters.Claim, err error) {
+	locked := &adapters.LockedError{}
+	for _, r := range rows {
+		if r.Locked {
+			locked.Claims, err = append(locked.Claims, r.Claim), locked
+			continue
+		}
+		lost = append(lost, c.End(r)...)
+	}
+	return lost, err
 }
 
 // End ends the holds of rows, and returns the claims of those that were not written: they are lost. The caller has the lock.

@@ -262,9 +262,7 @@ func (e *env) harness() adaptertest.QueueHarness {
 	if e.fenced {
 		h.Own = e.own
 	}
-	if !e.layout.Claimless() {
-		h.Lock = e.lock
-	}
+	h.Lock = e.lock
 	return h
 }
 

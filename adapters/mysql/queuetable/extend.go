@@ -48,7 +48,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 		return nil, wrap(s.rows[0].Table.Name, "extend claims", err)
 	}
 	for _, r := range s.rows {
-		if stamp, ok := stamps[r.Table]; r.Done && ok {
+		if stamp, ok := stamps[r.Table]; r.Done && ok && !r.Locked {
 			r.Hold.stamp, r.Hold.former = stamp, stamp
 		}
 		if !r.Done {
@@ -64,14 +64,14 @@ func (s *settling) extend(ctx context.Context, tx *sql.Tx, w *write, stamps map[
 	for _, r := range w.rows {
 		r.Done = false
 	}
-	still, err := s.found(ctx, tx, w.table, st.still, w.rows)
+	still, err := s.still(ctx, tx, w.table, w.rows)
 	if err != nil {
 		return err
 	}
 	byClaim := map[int64]*values{}
 	for _, r := range w.rows {
 		at, ok := still[r.Claim.Key]
-		if r.Done = ok; !ok {
+		if r.Done = ok || r.Locked; !ok {
 			continue
 		}
 		if byClaim[at] == nil {
@@ -174,13 +174,21 @@ func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, er
 	if err != nil {
 		return 0, err
 	}
+	keys := make([]any, len(rows))
+	for i := range rows {
+		keys[i] = s.value(s.layout.Columns.Key, rows[i].key)
+	}
+	free, err := t.free(ctx, q.db, keys)
+	if err != nil {
+		return 0, err
+	}
 	for _, m := range rows {
 		q.claims.Lock()
 		ours := t.Holds(s.KeyText(m.key))
 		t.restart = true
 		q.claims.Unlock()
 		at, known := m.claimed.(time.Time)
-		if ours || !known {
+		if _, unlocked := free[s.KeyText(m.key)]; ours || !known || !unlocked {
 			continue
 		}
 		v := values{claimed: at, keys: []any{s.value(s.layout.Columns.Key, m.key)}}

@@ -73,6 +73,7 @@ type Queue struct {
 	claiming sync.Mutex
 
 	claims queuerow.Claims[*table, *hold]
+	locked time.Time // when a settle last met a row that another session has locked; guarded by the lock of claims
 }
 
 // hold is a claim that has not been settled.
@@ -128,7 +129,7 @@ func New(cfg Config) (*Queue, error) {
 		}
 		q.tables = append(q.tables, t)
 	}
-	db, err := (&my.Connection{URL: cfg.URL, TLS: cfg.TLS}).Open()
+	db, err := (&my.Connection{URL: cfg.URL, TLS: cfg.TLS, LockWait: 1}).Open()
 	if err != nil {
 		return nil, fmt.Errorf("mysql queue: %w", err)
 	}

@@ -35,7 +35,11 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 	}
 	q.claims.Lock()
 	defer q.claims.Unlock()
-	return append(s.lost, q.claims.End(s.rows...)...), nil
+	lost, err = q.claims.Settle(s.rows)
+	if err != nil {
+		q.locked = time.Now()
+	}
+	return append(s.lost, lost...), err
 }
 
 // settled is a row that is settled.
@@ -48,8 +52,12 @@ type settling struct {
 	writes []*write
 	lost   []*adapters.Claim
 	back   bool // rows go back
-	doubt  bool // of some it is not known whether they were settled before
+	doubt  bool // of some it is not known whether they were settled before, or other sessions have locked some
 }
+
+// lockedRest is for how long rows are locked before they are settled, after one that another session has locked was met: each wait for such a row
+// takes a second.
+const lockedRest = 10 * time.Second
 
 // settling takes the results of claims that are held.
 func (q *Queue) settling(results []adapters.ClaimResult) *settling {
@@ -57,6 +65,7 @@ func (q *Queue) settling(results []adapters.ClaimResult) *settling {
 	defer q.claims.Unlock()
 	s := &settling{q: q}
 	s.rows, s.lost = q.claims.Held(results)
+	s.doubt = time.Since(q.locked) < lockedRest
 	for _, r := range s.rows {
 		s.back = s.back || !r.Effect.Ends()
 		s.doubt = s.doubt || r.Hold.unknown || !r.Hold.former.Equal(r.Hold.stamp)
@@ -123,6 +132,9 @@ func (s *settling) run(ctx context.Context, tx *sql.Tx, care bool) error {
 		}
 		for claimed, rows := range marked {
 			n, err := w.exec(ctx, tx, claimed, rows)
+			if !care && my.FailedWith(err, my.LockWaitTimeout) {
+				return errOthers
+			}
 			if err != nil {
 				return err
 			}
@@ -171,7 +183,7 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 		r.Done = false
 	}
 	marked = map[int64][]*settled{}
-	still, err := s.found(ctx, tx, w.table, w.table.sql().still, of)
+	still, err := s.still(ctx, tx, w.table, of)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +192,7 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 		if at, ok := still[r.Claim.Key]; ok {
 			marked[at] = append(marked[at], r)
 		} else {
-			unknown = unknown || r.Hold.unknown
+			unknown = unknown || r.Hold.unknown && !r.Locked
 		}
 	}
 	if !unknown {
@@ -193,11 +205,29 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 	}
 	for _, r := range of {
 		_, ours := still[r.Claim.Key]
-		if _, found := there[r.Claim.Key]; r.Hold.unknown && !ours {
+		if _, found := there[r.Claim.Key]; r.Hold.unknown && !ours && !r.Locked {
 			r.Done = found != absent
 		}
 	}
 	return marked, nil
+}
+
+// still locks rows that are as their claims say, and returns when they were marked. Of the others it finds out which another session
+// has locked: nothing waits for those.
+func (s *settling) still(ctx context.Context, tx *sql.Tx, t *table, rows []*settled) (still map[string]int64, err error) {
+	for _, r := range rows {
+		r.Locked = false
+	}
+	if still, err = s.found(ctx, tx, t, t.sql().still+skipLocked, rows); err != nil || len(still) == len(rows) {
+		return still, err
+	}
+	there, err := s.found(ctx, tx, t, t.sql().still, rows)
+	for _, r := range rows {
+		_, ours := still[r.Claim.Key]
+		_, unchanged := there[r.Claim.Key]
+		r.Locked = unchanged && !ours
+	}
+	return still, err
 }
 
 // found are the keys of rows that a statement finds, with when they were marked. After an extension of which nothing is known it may be
@@ -226,7 +256,7 @@ func (s *settling) found(ctx context.Context, tx *sql.Tx, t *table, text string,
 	return found, nil
 }
 
-func keysOf(ctx context.Context, tx *sql.Tx, t *table, found map[string]int64, at int64, query string, args ...any) error {
+func keysOf(ctx context.Context, tx querier, t *table, found map[string]int64, at int64, query string, args ...any) error {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

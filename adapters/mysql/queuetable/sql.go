@@ -30,6 +30,7 @@ type statements struct {
 	take, renew, back string
 	unclaim           string // as back, for claims that may have been made
 	still             string // which rows are ours
+	free              string // which rows nothing has locked
 	full              string // columns of a record
 }
 
@@ -212,7 +213,7 @@ func (s *statements) build() {
 	s.full = queuerow.Columns(s, s.layout, s.maxRow, "NULL", queue)
 	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {
-		s.lock += " FOR UPDATE SKIP LOCKED"
+		s.lock += skipLocked
 	}
 	s.buildWrites()
 }

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,21 +94,45 @@ func (v *turn) orphansOf(rows []picked, stamp time.Time) values {
 }
 
 // putBack resets rows to waiting that claims with an unknown outcome may have marked. Otherwise they, and the rows behind them, would stay untouched
-// until they count as stuck. The caller has claiming.
+// until they count as stuck. Rows that other sessions have locked wait for the next claim. The caller has claiming.
 func (t *table) putBack(ctx context.Context, q *Queue) error {
-	for len(t.orphans) > 0 {
-		query, args := t.orphans[0].bind(t.sql().unclaim)
-		err := my.RetryConflict(ctx, func() error {
-			_, err := q.db.ExecContext(ctx, query, args...)
-			return err
-		})
+	for i := range t.orphans {
+		o := &t.orphans[i]
+		free, err := t.free(ctx, q.db, o.keys)
 		if err != nil {
 			return err
 		}
-		t.orphans = t.orphans[1:]
+		unlocked, rest := *o, []any(nil)
+		unlocked.keys = nil
+		for _, key := range o.keys {
+			if _, ok := free[t.sql().KeyText(key)]; ok {
+				unlocked.keys = append(unlocked.keys, key)
+			} else {
+				rest = append(rest, key)
+			}
+		}
+		query, args := unlocked.bind(t.sql().unclaim)
+		if len(unlocked.keys) > 0 {
+			_, err = q.db.ExecContext(ctx, query, args...)
+		}
+		if err != nil {
+			return err
+		}
+		o.keys = rest
 		t.spot.in = t.spot.in && t.spot.queue == alone // they may be before the place in the group
 	}
+	t.orphans = slices.DeleteFunc(t.orphans, func(o values) bool { return len(o.keys) == 0 })
 	return nil
+}
+
+// free are the keys of rows that no transaction has locked.
+func (t *table) free(ctx context.Context, db querier, keys []any) (map[string]int64, error) {
+	free := map[string]int64{}
+	if len(keys) == 0 {
+		return free, nil
+	}
+	query, args := (&values{keys: keys}).bind(t.sql().free)
+	return free, keysOf(ctx, db, t, free, 0, query, args...)
 }
 
 // read reads the rows that are there still, by key, and what time it is.

@@ -42,8 +42,12 @@ func (s *statements) buildWrites() {
 		s.unclaim = s.back + token
 	}
 	s.Settles = changes.Settles(ours)
-	s.still = "SELECT " + my.Quote(c.Key) + " FROM " + s.name + " FORCE INDEX (PRIMARY)" + ours + " FOR UPDATE"
+	byKey := "SELECT " + my.Quote(c.Key) + " FROM " + s.name + " FORCE INDEX (PRIMARY)"
+	s.still, s.free = byKey+ours, byKey+keys+skipLocked
 }
+
+// skipLocked has a query lock what it finds, but what other transactions have locked: that is not found.
+const skipLocked = " FOR UPDATE SKIP LOCKED"
 
 // now is the present time for a column.
 func (s *statements) now(column string) string {

@@ -78,7 +78,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	for _, r := range rows {
 		keys[r.Table] = append(keys[r.Table], r.Key)
 	}
-	texts, elsewhere := map[string]string{}, map[string]string{} // before the transaction: describe takes a connection of its own
+	texts := map[string]string{} // before the transaction: describe takes a connection of its own
 	for name := range keys {
 		t := q.table(name)
 		if t == nil {
@@ -88,7 +88,6 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		if err != nil {
 			return 0, queueError(name, string(action), err)
 		}
-		elsewhere[name] = sql.elsewhere("UPDATE", "({status} IN ({dead})) IS TRUE")
 		switch action {
 		case adapters.ParkedRedrive:
 			texts[name] = sql.dropNotes() + sql.redrive()
@@ -98,67 +97,33 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 			return 0, fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 		}
 	}
-	locked := &adapters.LockedError{}
 	err = pg.RetryDeadlock(func() error {
-		if changed, err = q.changeDead(ctx, keys, texts, record); !pg.FailedWith(err, pg.LockNotAvailable) {
-			return err
-		}
-		if locked.Claims, err = q.leaveLocked(ctx, keys, elsewhere); err == nil {
-			changed, err = q.changeDead(ctx, keys, texts, record)
-		}
-		return err
-	})
-	if err == nil && len(locked.Claims) > 0 {
-		err = locked
-	}
-	return changed, err
-}
-
-// changeDead changes rows in one transaction. It waits for another session's lock for a second.
-func (q *Queue) changeDead(ctx context.Context, keys map[string][]string, texts map[string]string, record func(context.Context, int) error) (changed int, err error) {
-	err = pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '1s'"); err != nil {
-			return err
-		}
-		for _, t := range q.tables { // in one order, so that two commands do not deadlock
-			if len(keys[t.name]) == 0 {
-				continue
+		changed = 0
+		return pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
+				return err
 			}
-			slices.Sort(keys[t.name])
-			tag, err := tx.Exec(ctx, texts[t.name], keys[t.name])
-			if err != nil {
-				return queueError(t.name, "change dead rows", err)
+			for _, t := range q.tables { // in one order, so that two commands do not deadlock
+				if len(keys[t.name]) == 0 {
+					continue
+				}
+				slices.Sort(keys[t.name])
+				tag, err := tx.Exec(ctx, texts[t.name], keys[t.name])
+				if err != nil {
+					return queueError(t.name, string(action), err)
+				}
+				changed += int(tag.RowsAffected())
 			}
-			changed += int(tag.RowsAffected())
-		}
-		if changed == 0 {
-			return nil
-		}
-		return record(ctx, changed)
+			if changed == 0 {
+				return nil
+			}
+			return record(ctx, changed)
+		})
 	})
 	if err != nil {
-		return 0, err
+		changed = 0
 	}
-	return changed, nil
-}
-
-// leaveLocked takes out the keys of rows that other sessions have locked.
-func (q *Queue) leaveLocked(ctx context.Context, keys map[string][]string, texts map[string]string) (locked []*adapters.Claim, err error) {
-	for table, of := range keys {
-		rows, err := q.pool.Query(ctx, texts[table], of)
-		if err != nil {
-			return nil, err
-		}
-		out := map[string]bool{}
-		if err := markSettled(func(n int) { out[of[n]] = true })(rows); err != nil {
-			return nil, err
-		}
-		keys[table] = slices.DeleteFunc(of, func(key string) bool { return out[key] })
-		for key := range out {
-			locked = append(locked, &adapters.Claim{Table: table, Key: key})
-		}
-	}
-	return locked, nil
+	return changed, err
 }
 
 // dead reads a page of dead rows. It takes a partial index on (created, key) of these

@@ -76,7 +76,7 @@ func (q *queueSQL) text(indexes queueIndexes) queueText {
 		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.extend(), recover: q.recover(), unclaim: q.unclaim(),
 		isDone: q.is("{is:done}"), isDead: q.is("{dead}"),
-		locked: q.locked(), elsewhere: q.elsewhere(q.lockStrength(), "true"),
+		locked: q.locked(), elsewhere: q.elsewhere(),
 	}
 }
 

@@ -18,11 +18,14 @@ import (
 // briefLocks bounds the waits of a transaction. SET LOCAL would warn in a batch.
 const briefLocks = "SELECT pg_catalog.set_config('lock_timeout', '20ms', true)"
 
-// elsewhere finds which rows that meet a condition other sessions have locked, and locks the others. Parameter: keys.
-func (q *queueSQL) elsewhere(strength, condition string) string {
-	asked := "unnest($1::{key[]}) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key WHERE " + condition
+// elsewhere finds which rows other sessions have locked, and locks the others as a settle does. Parameter: keys.
+func (q *queueSQL) elsewhere() string {
+	asked, strength := "unnest($1::{key[]}) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key", "NO KEY UPDATE"
+	if q.layout.DoneIsDeleted {
+		strength = "UPDATE"
+	}
 	return q.fill("WITH free AS MATERIALIZED (SELECT s.n FROM " + asked + " FOR " + strength + " OF t SKIP LOCKED)\n" +
-		"SELECT s.n::int FROM " + asked + " AND s.n NOT IN (SELECT f.n FROM free f)")
+		"SELECT s.n::int FROM " + asked + " WHERE s.n NOT IN (SELECT f.n FROM free f)")
 }
 
 // locked are the claims of rows that other sessions have locked. In a transaction the other rows are locked by it.

@@ -206,7 +206,7 @@ func (q *queueSQL) textHere(indexes queueIndexes) queueText {
 		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.stillWaits(),
 		isDone: q.isHere("{is:done}"), isDead: q.isHere("{dead}"),
-		locked: q.locked(), elsewhere: q.elsewhere(q.lockStrength(), "true"),
+		locked: q.locked(), elsewhere: q.elsewhere(),
 		deadBy: q.deadBy(), forgetNotes: q.forgetNotes(),
 	}
 }

@@ -132,14 +132,6 @@ func (q *queueSQL) writing(o settlement) (write, from string) {
 	return "UPDATE {t} t SET " + strings.Join(q.written(o), ", "), "FROM"
 }
 
-// lockStrength is how a settle locks rows.
-func (q *queueSQL) lockStrength() string {
-	if q.layout.DoneIsDeleted {
-		return "UPDATE"
-	}
-	return "NO KEY UPDATE"
-}
-
 // deadBy are the statements that settle dead rows, by what they died of.
 func (q *queueSQL) deadBy() map[string]string {
 	texts := make(map[string]string, len(q.layout.DeadBy))
