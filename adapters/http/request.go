@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -29,13 +28,12 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	open, size := d.body(batch)
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), open())
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), nil)
 	if err != nil {
 		return nil, d.outcome.NoRequest(address)
 	}
-	req.ContentLength = size
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(open()), nil }
 	d.setHeaders(req, batch)
+	httpx.Body(req, open, size)
 	resp, err := d.client.Do(req)
 	if err != nil {
 		err = d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)

@@ -77,14 +77,8 @@ func (d *Destination) post(ctx context.Context, address string, to *url.URL, h h
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	req := d.request.WithContext(traced)
-	req.URL, req.Header, req.ContentLength = to, h, int64(len(body))
-	// With GetBody the transport sends again what met a connection that the
-	// receiver had closed meanwhile.
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.Body, _ = req.GetBody() // cannot fail
-	if len(body) == 0 {
-		req.Body = http.NoBody
-	}
+	req.URL, req.Header = to, h
+	httpx.Body(req, func() io.Reader { return bytes.NewReader(body) }, int64(len(body)))
 	resp, err := d.transport.RoundTrip(req)
 	if err != nil {
 		return d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)
