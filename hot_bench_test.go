@@ -99,6 +99,7 @@ type timedHot struct {
 
 type timedHotInsert struct {
 	outbox.HotInsert
+	outbox.HotVersions
 	at *time.Time
 }
 
@@ -107,7 +108,7 @@ func (h timedHot) Announce(insert string) outbox.HotInsert {
 	if in == nil {
 		return nil
 	}
-	return timedHotInsert{in, h.at}
+	return timedHotInsert{in, in.(outbox.HotVersions), h.at}
 }
 
 func (i timedHotInsert) Committed() {

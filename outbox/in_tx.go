@@ -34,7 +34,8 @@ const rollbackTimeout = 5 * time.Second
 //	}, pgx.TxOptions{IsoLevel: pgx.Serializable})
 //
 // The ctx of fn carries the transaction: [AfterCommit] and [AfterRollback] need it, and [Client.Publish], [Lock] and their
-// like take it if their tx is nil. fn must not end tx itself.
+// like take it if their tx is nil. fn must not end tx itself, by SQL neither: InTx returns
+// [ErrOutcomeUnknown] where it notices, with pgx and where [ClientConfig].Hot has published.
 //
 // InTx inside of fn, with its ctx and the same db, joins the transaction: fn runs in it, and the outer InTx ends it. If
 // the inner fn fails, the outer InTx rolls back and returns an error even if its own fn returns nil. With another db

@@ -130,3 +130,60 @@ func TestG2_G3_HotRowsNeedNoRead(t *testing.T) {
 		}
 	})
 }
+
+// A row that was delivered from memory and is gone when a read passes its place is remembered no longer: another row may have its position one day.
+func TestG1_HotRowsThatAreGoneAreForgotten(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		var hung atomic.Pointer[chan struct{}]
+		r.source.slow = func() {
+			if c := hung.Load(); c != nil {
+				<-*c
+			}
+		}
+		row := func(id string) *adapters.Row {
+			return &adapters.Row{ID: id, Type: "t", Group: "g", Payload: []byte("{}"), CreatedAt: time.Now()}
+		}
+		r.start(r.route(nil))
+		r.source.add(row("0"))
+		r.await(1)
+		hang := make(chan struct{})
+		hung.Store(&hang)
+		time.Sleep(time.Second) // a read is under way that does not see what follows
+		r.hot(row("1"))
+		r.hot(row("2"))
+		r.await(3)
+		time.Sleep(time.Second)
+		slot := adapters.SlotOf("g", "")
+		if beyond := r.state.beyond(slot); len(beyond) != 2 {
+			t.Errorf("settled beyond the cursor are %v, want the two rows", beyond)
+		}
+		r.source.mu.Lock()
+		gone := *r.source.rows[1]
+		gone.Slot = -1
+		r.source.rows = slices.Clone(r.source.rows)
+		r.source.rows[1] = &gone
+		r.source.mu.Unlock()
+		hung.Store(nil)
+		close(hang)
+		time.Sleep(10 * time.Second)
+		if beyond := r.state.beyond(slot); len(beyond) != 0 {
+			t.Errorf("settled beyond the cursor are %v, want none", beyond)
+		}
+		r.stop()
+		if got := r.dest.received()["g"]; !slices.Equal(got, []string{"0", "1", "2"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// beyond are the positions of a slot that are written as settled beyond the cursor.
+func (m *memState) beyond(slot int) []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, st := range m.lanes {
+		if ref.Slot == slot {
+			return st.Beyond
+		}
+	}
+	return nil
+}

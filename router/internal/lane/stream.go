@@ -51,6 +51,7 @@ type Stream struct {
 
 	settled   adapters.Cursor    // behind head
 	skip      map[int64]struct{} // positions settled beyond the cursor and not read yet: by a former owner, or by the hot path
+	gone      []int64            // those of skip that the last read has passed without them
 	hot       map[int64]*Item    // see [Stream.Expect]
 	unwritten settling.Extent    // the least settle that has to write the cursor
 	moving    int64              // position of the settle in flight
@@ -177,4 +178,25 @@ func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained, whole bool) {
 	}
 	s.Fetched, s.Order, s.Drained, s.whole = c, order, drained, whole
 	s.catchUp()
+	s.forgetGone()
+}
+
+// forgetGone forgets positions that were settled before their rows were read, and whose rows are no longer there: a read that began when they
+// were known has passed them without a row. The read that has just ended may have begun before, so the next one counts.
+func (s *Stream) forgetGone() {
+	if !s.whole {
+		return
+	}
+	for _, position := range s.gone {
+		if _, left := s.skip[position]; left {
+			delete(s.skip, position)
+			s.unwritten = settling.Concluded
+		}
+	}
+	s.gone = s.gone[:0]
+	for position := range s.skip {
+		if position <= s.Fetched.Position {
+			s.gone = append(s.gone, position)
+		}
+	}
 }
