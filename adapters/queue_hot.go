@@ -52,4 +52,6 @@ type HotRow struct {
 	Seq    uint64    // what the queue knew of rows that are done as the statement began
 	At     time.Time // when it was inserted
 	Bytes  int       // of memory
+
+	XID, Place string // of its version: its transaction, an xid8, and its ctid
 }

@@ -27,6 +27,9 @@ type HotRead interface {
 type HotLogRow struct {
 	*Row
 
+	// XID and Place are the version of the row: its transaction, an xid8, and its ctid.
+	XID, Place string
+
 	// Follows reports whether all that may be before the row in its group has been taken by one who has taken everything
 	// that was visible as of the cursor, and what is at known positions.
 	Follows func(c Cursor, known func(position int64) bool) bool

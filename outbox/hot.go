@@ -3,7 +3,10 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -31,6 +34,19 @@ type HotInsert interface {
 	Forget()
 }
 
+// HotVersions is a [HotInsert] that says which versions of rows it would hand over. [InTx] asks the database right before the commit whether the
+// transaction still has them: only the server knows what the function did by SQL after the INSERT.
+type HotVersions interface {
+	// Versions returns the transaction of the rows, an xid8, and the place of each, a ctid. None: nothing would be handed over.
+	Versions() (xid string, places []string)
+}
+
+// hotInsert is what was published by the hot path.
+type hotInsert struct {
+	HotInsert
+	table string // quoted
+}
+
 // publishHot publishes by the hot path. False, and nothing has been done: the transaction is not one of [InTx], whose end would be known, or
 // its rows are left to the poll.
 func (c *Client) publishHot(ctx context.Context, tx any, insert string, args []any) (done bool, err error) {
@@ -46,7 +62,7 @@ func (c *Client) publishHot(ctx context.Context, tx any, insert string, args []a
 	if in == nil {
 		return false, nil
 	}
-	if err := query(ctx, in, args); err != nil {
+	if err := query(ctx, in.Statement(), args, in.Inserted); err != nil {
 		in.Forget()
 		return true, notEnded(err)
 	}
@@ -56,7 +72,7 @@ func (c *Client) publishHot(ctx context.Context, tx any, insert string, args []a
 		in.Forget()
 		return true, ErrNoTransaction
 	}
-	of.published = append(of.published, in)
+	of.published = append(of.published, hotInsert{in, c.table})
 	return true, nil
 }
 
@@ -73,20 +89,20 @@ func runningOf(ctx context.Context, tx any) *running {
 	return nil
 }
 
-// querying returns how to run a statement that returns rows; nil for a transaction that cannot.
-func querying(tx any) func(ctx context.Context, in HotInsert, args []any) error {
+// querying returns how to run a statement that returns rows of text; nil for a transaction that cannot.
+func querying(tx any) func(ctx context.Context, statement string, args []any, each func(columns []*string)) error {
 	switch tx := tx.(type) {
 	case interface {
 		Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 	}:
-		return func(ctx context.Context, in HotInsert, args []any) error {
-			rows, err := tx.Query(ctx, in.Statement(), args...)
+		return func(ctx context.Context, statement string, args []any, each func([]*string)) error {
+			rows, err := tx.Query(ctx, statement, args...)
 			if err != nil {
 				return err
 			}
 			defer rows.Close()
 			for rows.Next() {
-				if err := inserted(in, len(rows.FieldDescriptions()), rows.Scan); err != nil {
+				if err := scanned(each, len(rows.FieldDescriptions()), rows.Scan); err != nil {
 					return err
 				}
 			}
@@ -95,8 +111,8 @@ func querying(tx any) func(ctx context.Context, in HotInsert, args []any) error 
 	case interface {
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	}:
-		return func(ctx context.Context, in HotInsert, args []any) error {
-			rows, err := tx.QueryContext(ctx, in.Statement(), args...)
+		return func(ctx context.Context, statement string, args []any, each func([]*string)) error {
+			rows, err := tx.QueryContext(ctx, statement, args...)
 			if err != nil {
 				return err
 			}
@@ -106,7 +122,7 @@ func querying(tx any) func(ctx context.Context, in HotInsert, args []any) error 
 				return err
 			}
 			for rows.Next() {
-				if err := inserted(in, len(columns), rows.Scan); err != nil {
+				if err := scanned(each, len(columns), rows.Scan); err != nil {
 					return err
 				}
 			}
@@ -116,8 +132,8 @@ func querying(tx any) func(ctx context.Context, in HotInsert, args []any) error 
 	return nil
 }
 
-// inserted passes a row on.
-func inserted(in HotInsert, n int, scan func(...any) error) error {
+// scanned passes a row on.
+func scanned(each func([]*string), n int, scan func(...any) error) error {
 	columns, to := make([]*string, n), make([]any, n)
 	for i := range columns {
 		to[i] = &columns[i]
@@ -125,8 +141,41 @@ func inserted(in HotInsert, n int, scan func(...any) error) error {
 	if err := scan(to...); err != nil {
 		return err
 	}
-	in.Inserted(columns)
+	each(columns)
 	return nil
+}
+
+// hotLook counts the versions of rows that a transaction still has, and says which transaction that is. By ctid it needs no index.
+const hotLook = `SELECT count(*)::text, pg_catalog.pg_current_xact_id_if_assigned()::text
+FROM %s WHERE ctid = ANY (($1::text)::tid[]) AND xmin = (($2::text)::xid8)::xid`
+
+// checkHot asks, before the commit, whether the transaction is still the one that has published, with the rows as they were inserted. Otherwise it
+// forgets them, which leaves them to the relay's poll.
+func (r *running) checkHot(ctx context.Context) {
+	places, xid := map[string][]string{}, ""
+	for _, in := range r.published {
+		v, ok := in.HotInsert.(HotVersions)
+		if !ok {
+			continue
+		}
+		of, at := v.Versions()
+		if len(at) > 0 {
+			r.endedBySQL = r.endedBySQL || xid != "" && xid != of
+			xid, places[in.table] = of, append(places[in.table], at...)
+		}
+	}
+	kept := !r.endedBySQL
+	for table, at := range places {
+		err := querying(r.tx)(ctx, fmt.Sprintf(hotLook, table), []any{`{"` + strings.Join(at, `","`) + `"}`, xid}, func(c []*string) {
+			r.endedBySQL = r.endedBySQL || c[1] == nil || *c[1] != xid
+			kept = kept && !r.endedBySQL && *c[0] == strconv.Itoa(len(at))
+		})
+		kept = kept && err == nil
+	}
+	if !kept {
+		r.deliverHot(false)
+		r.published = nil
+	}
 }
 
 // deliverHot hands over what was published by the hot path, or forgets it.

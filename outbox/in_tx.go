@@ -118,7 +118,8 @@ type running struct {
 	ended                 bool
 	broken                error // why it cannot be committed: a joined function failed
 	committed, rolledBack []func(context.Context)
-	published             []HotInsert
+	published             []hotInsert
+	endedBySQL            bool // by the function, which may have begun another one
 }
 
 // joinable returns the transaction of db that ctx carries, or nil.
@@ -182,6 +183,9 @@ func (r *running) run(ctx context.Context, fn func(context.Context) error) error
 	if broken := r.brokenBy(); err == nil && broken != nil {
 		err = fmt.Errorf("outbox: rolled back, because an InTx that joined the transaction failed: %w", broken)
 	}
+	if err == nil {
+		r.checkHot(ctx)
+	}
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("outbox: rolled back, because the context ended before the commit: %w", context.Cause(ctx))
 	}
@@ -206,12 +210,18 @@ func (r *running) commit(ctx context.Context) ([]func(context.Context), error) {
 	var err error
 	switch tx := r.tx.(type) {
 	case pgxTx:
+		if tx, ok := tx.(interface{ Conn() *pgx.Conn }); ok {
+			r.endedBySQL = r.endedBySQL || tx.Conn().PgConn().TxStatus() == 'I' // COMMIT outside of a transaction is no error
+		}
 		err = tx.Commit(ctx)
 	case sqlTx:
 		err = tx.Commit()
 	}
 	committed, rolledBack := r.end()
-	r.deliverHot(err == nil)
+	r.deliverHot(err == nil && !r.endedBySQL)
+	if err == nil && r.endedBySQL {
+		err = errEndedBySQL
+	}
 	switch {
 	case err == nil:
 		return committed, nil
@@ -272,7 +282,9 @@ func call(ctx context.Context, hooks []func(context.Context)) {
 	}
 }
 
+var errEndedBySQL = errors.New("by a statement such as ROLLBACK, COMMIT or PREPARE TRANSACTION")
+
 // endedBefore reports whether a transaction could not be ended because it had ended.
 func endedBefore(err error) bool {
-	return errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone)
+	return errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, errEndedBySQL)
 }

@@ -41,6 +41,7 @@ const (
 	hotOccurred
 	hotCreated
 	hotXID
+	hotPlace
 	hotSnapshot
 	hotSure
 	hotBefore
@@ -56,10 +57,10 @@ const (
 // back alone: a row of one has an xmin of its own. Times that a message cannot carry are left to the read, too.
 const hotSQL = `WITH published AS (
 {insert}
-RETURNING *, tableoid AS hot_table, xmin AS hot_xmin
+RETURNING *, ctid AS hot_place, tableoid AS hot_table, xmin AS hot_xmin
 )
 SELECT p.slot::text, p.position::text, p.id, p.type, p.message_group, p.aggregate_type, p.aggregate_id, p.tenant_id, p.tags::text, p.headers::text,
-    p.payload::text, pg_catalog.encode(p.payload_bytes, 'hex'), {occurred_at}, {created_at}, p.xid::text, pg_catalog.pg_current_snapshot()::text,
+    p.payload::text, pg_catalog.encode(p.payload_bytes, 'hex'), {occurred_at}, {created_at}, p.xid::text, p.hot_place::text, pg_catalog.pg_current_snapshot()::text,
     (p.hot_table = {oid}::oid AND pg_catalog.current_database() = {database} AND NOT pg_catalog.row_security_active({oid}::oid)
         AND pg_catalog.current_setting('transaction_isolation') = 'read committed'
         AND p.hot_xmin = pg_catalog.pg_current_xact_id()::xid AND p.xid = pg_catalog.pg_current_xact_id()
@@ -138,7 +139,7 @@ func (h *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bo
 	if err != nil || slot < 0 || slot >= adapters.Slots {
 		return row, -1, false
 	}
-	if len(c) != hotColumns || c[hotSure] == nil || *c[hotSure] != "true" {
+	if len(c) != hotColumns || c[hotSure] == nil || *c[hotSure] != "true" || c[hotXID] == nil || c[hotPlace] == nil {
 		return row, slot, false
 	}
 	decoded, err := h.row(c, slot)
@@ -156,7 +157,7 @@ func (h *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bo
 		before.beside = h.same[g]
 		h.same[g] = append(slices.Clip(before.beside), decoded.Position)
 	}
-	return adapters.HotLogRow{Row: decoded, Follows: before.taken}, slot, true
+	return adapters.HotLogRow{Row: decoded, XID: *c[hotXID], Place: *c[hotPlace], Follows: before.taken}, slot, true
 }
 
 // row makes of the columns what a read makes of the row, which it is left to if there is any doubt.

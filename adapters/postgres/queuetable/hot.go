@@ -117,9 +117,10 @@ func (i *hotInsert) Inserted(columns []*string) {
 		row.Before = append(row.Before, earlier...)
 		i.same[*row.Group] = append(slices.Clip(earlier), row.Key)
 	}
-	if columns[hotSure] == nil || *columns[hotSure] != "true" || len(row.Before) > hotBefore {
+	if columns[hotSure] == nil || len(row.Before) > hotBefore {
 		return
 	}
+	row.XID, row.Place = *columns[hotSure], *columns[hotTID]
 	if i.q.reserve(row) {
 		i.rows = append(i.rows, row)
 	}

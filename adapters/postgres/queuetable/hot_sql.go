@@ -29,7 +29,7 @@ const (
 	hotHeaders
 	hotStored
 	hotGroup
-	hotSure
+	hotSure // the transaction, if it is
 	hotWaiting
 	hotExtra
 )
@@ -66,7 +66,7 @@ func (q *queueSQL) hot(table uint32, database string) hotText {
 RETURNING *, ctid AS hot_tid, tableoid AS hot_table, xmin AS hot_xmin
 )
 SELECT ((extract(epoch FROM p.created) * 1000000)::bigint - %d)::text, p.id, p.tid::text, p.type, p.payload, p.aggregate_type,
-    p.aggregate_id, p.tenant, p.headers, p.stored::text, %s, p.hot_sure::text, b.before%s
+    p.aggregate_id, p.tenant, p.headers, p.stored::text, %s, CASE WHEN p.hot_sure THEN pg_catalog.pg_current_xact_id()::text END, b.before%s
 FROM (SELECT %s, %s AS hot_group, %s AS hot_sure FROM published t) p
 CROSS JOIN LATERAL (%s) b
 ORDER BY p.created, p.key`, wire.PostgresEpoch, q.groupName("p.hot_group"), extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),

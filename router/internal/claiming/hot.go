@@ -92,6 +92,14 @@ func (c *Claimer) Announce(insert string) *Insert {
 	return &Insert{in, c, sessions}
 }
 
+// Versions implements [outbox.HotVersions].
+func (in *Insert) Versions() (xid string, places []string) {
+	for _, row := range in.Rows() {
+		xid, places = row.XID, append(places, row.Place)
+	}
+	return xid, places
+}
+
 // Committed gives the rows to the claimer. It waits for nothing: what has no room is left to claims.
 func (in *Insert) Committed() {
 	rows := in.Rows()

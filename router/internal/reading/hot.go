@@ -71,6 +71,14 @@ func (in *Insert) Inserted(columns []*string) {
 	in.rows = append(in.rows, e)
 }
 
+// Versions implements [outbox.HotVersions].
+func (in *Insert) Versions() (xid string, places []string) {
+	for _, e := range in.rows {
+		xid, places = e.row.XID, append(places, e.row.Place)
+	}
+	return xid, places
+}
+
 // Committed has the rows claimed from memory. It waits for nothing. Afterwards their slots are to be read: see [Reader.Committed].
 func (in *Insert) Committed() {
 	failpoint.Hit(failpoint.Hot)
