@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,8 +48,8 @@ type Queue interface {
 	// Settle writes results in one transaction. A row that is no longer claimed
 	// as its Claim says (another process recovered it) is left as it is and
 	// returned as lost, by the pointer that was given. Rows that other sessions have locked are not waited
-	// for: the error is a [*LockedError] then. After any other error results may have been
-	// written or not; given again, those that were written are not lost.
+	// for: the error is a [*LockedError] then. One with [ErrRefused] says that the table does not take one of the results.
+	// After any error but a LockedError results may have been written or not; given again, those that were written are not lost.
 	Settle(ctx context.Context, results []ClaimResult) (lost []*Claim, err error)
 
 	// Extend renews claims, so that they do not count as stuck. It returns lost
@@ -63,6 +64,10 @@ type Queue interface {
 	// Close releases the connections.
 	Close() error
 }
+
+// ErrRefused is part of an error of Settle or Extend that is about what one row would become: a type, a constraint or a trigger of the
+// table refuses it. The other rows can be written without it.
+var ErrRefused = errors.New("the table refuses a row")
 
 // ClaimRequest bounds a claim.
 type ClaimRequest struct {

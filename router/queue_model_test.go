@@ -29,12 +29,13 @@ type queueRow struct {
 // time of the next attempt. Several instances may use it.
 type queueTable struct {
 	timeout time.Duration
-	blind   bool                          // its claims do not look at Match and Bytes
-	delay   func() time.Duration          // of a statement, before and after it
-	fail    func(what string) error       // before a statement is carried out
-	broken  func() error                  // afterwards: the outcome is unknown to the caller
-	retried func(id string, attempts int) // sees every Retry and Dead
-	locked  func(id string) bool          // by another session: a settle leaves the row out
+	blind   bool                            // its claims do not look at Match and Bytes
+	delay   func() time.Duration            // of a statement, before and after it
+	fail    func(what string) error         // before a statement is carried out
+	broken  func() error                    // afterwards: the outcome is unknown to the caller
+	retried func(id string, attempts int)   // sees every Retry and Dead
+	locked  func(id string) bool            // by another session: a settle leaves the row out
+	refuses func(adapters.ClaimResult) bool // a row by itself, as a trigger does; nil: none
 
 	mu       sync.Mutex
 	rows     []*queueRow
@@ -230,6 +231,9 @@ func (m *memQueue) take(r *queueRow) *adapters.Row {
 }
 
 func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+	if m.refuses != nil && slices.ContainsFunc(results, m.refuses) {
+		return nil, fmt.Errorf("%w: it is frozen", adapters.ErrRefused)
+	}
 	skipped := &adapters.LockedError{}
 	err = m.statement("Settle", &m.writing, func() {
 		for _, r := range results {

@@ -57,6 +57,9 @@ type QueueHarness struct {
 	// Lock locks rows in another transaction.
 	Lock func(t *testing.T, keys ...string) (release func())
 
+	// Refuse has the tables refuse that the row of a key is done.
+	Refuse func(t *testing.T, key string) (mend func())
+
 	// Timeout is after how long rows are stuck.
 	Timeout time.Duration
 

@@ -19,6 +19,7 @@ var (
 		"G1_SettleWritesOutcomes":    testQueueOutcomes,
 		"SettleWritesAttempts":       testQueueAttempts,
 		"ErrorsOfAnyTextAreStored":   testQueueErrors,
+		"G1_ARefusedRowIsToldApart":  testQueueRefused,
 		"G3_LostClaimsAreLeft":       testQueueLost,
 		"UnknownClaimsAreLost":       testQueueUnknownClaims,
 		"ExtendKeepsClaims":          testQueueExtend,
@@ -114,6 +115,39 @@ func testQueueErrors(t *testing.T, s *queueSuite) {
 		if row.Error != "a  b  \"quoted\" {x,y} NULL \\ é" && !strings.HasPrefix(row.Error, strings.Repeat("é", 1000)) {
 			t.Errorf("stored %q", row.Error)
 		}
+	}
+}
+
+// testQueueRefused settles rows of which the table refuses one: alone it is refused too, and the others are written.
+func testQueueRefused(t *testing.T, s *queueSuite) {
+	if s.Refuse == nil {
+		t.Skip("nothing refuses rows")
+	}
+	s.insert(t, "a", "b", "c")
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
+	mend := s.Refuse(t, claimed[1].ID)
+	var results []adapters.ClaimResult
+	for _, row := range claimed {
+		results = append(results, s.result(row, outbox.OutcomeDelivered))
+	}
+	if _, err := s.Queue.Settle(t.Context(), results); !errors.Is(err, adapters.ErrRefused) {
+		t.Fatalf("the table refuses a row: %v", err)
+	}
+	for i := range results {
+		lost, err := s.Queue.Settle(t.Context(), results[i:i+1])
+		if len(lost) > 0 || i == 1 != errors.Is(err, adapters.ErrRefused) || i != 1 && err != nil {
+			t.Fatalf("row %d alone: %d lost, %v", i, len(lost), err)
+		}
+	}
+	if more := s.claim(t, s.Queue, adapters.ClaimRequest{}); len(more) > 0 {
+		t.Fatalf("%s was claimed again", more[0].ID)
+	}
+	mend()
+	if lost, err := s.Queue.Settle(t.Context(), results[1:2]); len(lost) > 0 || err != nil {
+		t.Fatalf("with the table mended: %d lost, %v", len(lost), err)
+	}
+	if left := s.claim(t, s.Queue, adapters.ClaimRequest{}); len(left) > 0 {
+		t.Errorf("%s was claimed again", left[0].ID)
 	}
 }
 

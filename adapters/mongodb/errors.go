@@ -2,9 +2,12 @@ package mongodb
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // plainly shortens what the driver says when there is no server, which is a description of its whole topology.
@@ -22,6 +25,20 @@ func plainly(err error) error {
 		return &plain{text[:at] + ": " + cause, err}
 	}
 	return &plain{text[:at], err}
+}
+
+// The server's codes of a document that it does not take: a validator or a unique index refuses it.
+const (
+	validationFailure = 121
+	duplicateKey      = 11000
+)
+
+// refused marks an error of a write by which the collection refuses a document.
+func refused(err error) error {
+	if e, ok := errors.AsType[mongo.ServerError](err); ok && (e.HasErrorCode(validationFailure) || e.HasErrorCode(duplicateKey)) {
+		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
+	}
+	return err
 }
 
 // plain is an error in fewer words.

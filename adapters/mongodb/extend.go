@@ -25,7 +25,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 	q.claims.Unlock()
 	for t, of := range renewals {
 		if err := q.renew(ctx, t, of, stamp); err != nil {
-			return nil, wrap(t, "extend claims", err)
+			return nil, wrap(t, "extend claims", refused(err))
 		}
 	}
 	q.claims.Lock()

@@ -33,7 +33,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 			continue
 		}
 		if err := s.write(ctx, t); err != nil {
-			return nil, wrap(t, "settle", err)
+			return nil, wrap(t, "settle", refused(err))
 		}
 		if i == 0 {
 			failpoint.Hit(failpoint.InSettle)

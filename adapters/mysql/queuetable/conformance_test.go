@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -259,11 +260,29 @@ func (e *env) harness() adaptertest.QueueHarness {
 		}
 		h.Prefixes = append(h.Prefixes, prefix)
 	}
+	h.Refuse = e.refuse
 	if e.fenced {
 		h.Own = e.own
 	}
 	h.Lock = e.lock
 	return h
+}
+
+// refuse has triggers refuse that a row is done.
+func (e *env) refuse(_ *testing.T, key string) (mend func()) {
+	c, event, done := &e.layout.Columns, "UPDATE", " AND NEW."+my.Quote(e.layout.Columns.Status)+" = "+my.Literal(e.layout.Statuses.Done)
+	if e.layout.DoneIsDeleted {
+		event, done = "DELETE", ""
+	}
+	for i, of := range e.tables {
+		e.exec(fmt.Sprintf("CREATE TRIGGER refuse_%d BEFORE %s ON %s FOR EACH ROW BEGIN IF OLD.%s = %s%s THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is frozen'; END IF; END",
+			i, event, e.name(of.Name), my.Quote(c.Key), my.Literal(key), done))
+	}
+	return func() {
+		for i := range e.tables {
+			e.exec(fmt.Sprintf("DROP TRIGGER refuse_%d", i))
+		}
+	}
 }
 
 // lock locks rows in another transaction.

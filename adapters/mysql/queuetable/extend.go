@@ -45,7 +45,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 				}
 			}
 		}
-		return nil, wrap(s.rows[0].Table.Name, "extend claims", err)
+		return nil, wrap(s.rows[0].Table.Name, "extend claims", my.Refused(err))
 	}
 	for _, r := range s.rows {
 		if stamp, ok := stamps[r.Table]; r.Done && ok && !r.Locked {

@@ -31,7 +31,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 	}
 	if err != nil {
 		s.unknown(err)
-		return nil, wrap(s.rows[0].Table.Name, "settle", err)
+		return nil, wrap(s.rows[0].Table.Name, "settle", my.Refused(err))
 	}
 	q.claims.Lock()
 	defer q.claims.Unlock()

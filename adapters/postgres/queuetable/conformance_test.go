@@ -225,6 +225,7 @@ func (e *queueEnv) harness() adaptertest.QueueHarness {
 		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+claimed+`
 WHERE {key} = ANY ($1)`, keys, since.Seconds())
 	}
+	h.Refuse = e.refuse
 	h.Lock = func(t *testing.T, keys ...string) func() {
 		t.Helper()
 		tx := e.begin(t)
@@ -239,6 +240,19 @@ WHERE {key} = ANY ($1)`, keys, since.Seconds())
 		return h
 	}
 	return h
+}
+
+// refuse has triggers refuse that a row is done.
+func (e *queueEnv) refuse(_ *testing.T, key string) (mend func()) {
+	done := "NEW.{set:status}::text = " + pg.Literal(e.layout.Statuses.Done)
+	if e.layout.DoneIsDeleted {
+		done = "TG_OP = 'DELETE'"
+	}
+	schema, _, _ := strings.Cut(e.tables[0].Name, ".")
+	e.exec("CREATE FUNCTION " + schema + ".refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF OLD." + pg.QuoteName(e.layout.Columns.Key) + "::text = " + pg.Literal(key) +
+		" AND " + e.sql(e.tables[0].Name, done) + " THEN RAISE EXCEPTION 'it is frozen'; END IF; RETURN coalesce(NEW, OLD); END$$")
+	e.each("CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON {t} FOR EACH ROW EXECUTE FUNCTION " + schema + ".refuse()")
+	return func() { e.each("DROP TRIGGER refuse ON {t}") }
 }
 
 // claimless makes the outbox framework's table, with the state store's table of lanes beside it.

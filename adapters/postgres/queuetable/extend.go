@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -45,7 +46,7 @@ func (q *Queue) renew(ctx context.Context, claims []*adapters.Claim) (lost, late
 	for t, e := range byTable {
 		gone, err := q.extend(ctx, e)
 		if err != nil {
-			return nil, nil, queueError(t.name, "extend claims", err)
+			return nil, nil, queueError(t.name, "extend claims", pg.Refused(err))
 		}
 		lost = append(lost, gone...)
 	}

@@ -32,7 +32,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 	}
 	if _, partly := errors.AsType[*adapters.LockedError](err); err != nil && !partly {
 		s.tried()
-		return nil, queueError(q.tables[0].name, "settle", err)
+		return nil, queueError(q.tables[0].name, "settle", pg.Refused(err))
 	}
 	return append(lost, s.lost...), err
 }

@@ -75,7 +75,7 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 			return nil, &adapters.LockedError{Claims: slices.Collect(maps.Keys(locked))}
 		}
 	}
-	return nil, queueError(q.tables[0].name, "deliver and settle", err)
+	return nil, queueError(q.tables[0].name, "deliver and settle", pg.Refused(err))
 }
 
 // release ends the claims of the rows that are lost. Such a row may have been reset to waiting meanwhile: what comes of its message now,

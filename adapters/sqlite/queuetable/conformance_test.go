@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,10 +217,28 @@ func (e *env) harness() adaptertest.QueueHarness {
 		}
 		h.Prefixes = append(h.Prefixes, prefix)
 	}
+	h.Refuse = e.refuse
 	if e.fenced {
 		h.Own = e.own
 	}
 	return h
+}
+
+// refuse has triggers refuse that a row is done.
+func (e *env) refuse(_ *testing.T, key string) (mend func()) {
+	c, event, done := &e.layout.Columns, "UPDATE", " AND CAST(NEW."+lite.Quote(e.layout.Columns.Status)+" AS TEXT) = '"+e.layout.Statuses.Done+"'"
+	if e.layout.DoneIsDeleted {
+		event, done = "DELETE", ""
+	}
+	for i, of := range e.tables {
+		e.exec(fmt.Sprintf("CREATE TRIGGER refuse_%d BEFORE %s ON %s WHEN CAST(OLD.%s AS TEXT) = '%s'%s BEGIN SELECT RAISE(ABORT, 'it is frozen'); END",
+			i, event, lite.Quote(of.Name), lite.Quote(c.Key), key, done))
+	}
+	return func() {
+		for i := range e.tables {
+			e.exec(fmt.Sprintf("DROP TRIGGER refuse_%d", i))
+		}
+	}
 }
 
 func (e *env) set(status adaptertest.QueueStatus, since time.Duration, keys ...string) {

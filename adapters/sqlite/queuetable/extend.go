@@ -40,7 +40,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 				r.Hold.stamp = r.Hold.former
 			}
 		}
-		return nil, wrap(rows[0].Table.name, "extend claims", err)
+		return nil, wrap(rows[0].Table.name, "extend claims", lite.Refused(err))
 	}
 	for _, r := range rows {
 		if r.Hold.former = r.Hold.stamp; !r.Done {

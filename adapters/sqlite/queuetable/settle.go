@@ -30,7 +30,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 		defer q.claiming.Unlock()
 	}
 	if err := lite.Transact(ctx, q.db, s.run); err != nil {
-		return nil, wrap(s.rows[0].Table.name, "settle", err)
+		return nil, wrap(s.rows[0].Table.name, "settle", lite.Refused(err))
 	}
 	q.claims.Lock()
 	defer q.claims.Unlock()

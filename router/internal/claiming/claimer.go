@@ -3,6 +3,7 @@
 package claiming
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -229,6 +230,7 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 	}
 	s.Queue = &adapters.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
 	c.hot.addStats(s.Queue)
+	s.StateError = cmp.Or(s.StateError, c.ledger.refusal())
 }
 
 // wanted is which rows find a lane, as of the beginning of a claim. A route

@@ -54,6 +54,7 @@ func (l *ledger) except(now time.Time, perGroup int) exceptions {
 // session's mutex held.
 func (l *ledger) release(s *lane.Session) {
 	l.mu.Lock()
+	l.endSession(s)
 	for _, h := range l.held {
 		if h.item != nil && h.item.Session == s {
 			l.end(ending{h: h, outcome: outbox.OutcomeReleased})
@@ -87,7 +88,7 @@ func (l *ledger) stale(then time.Time) []*adapters.Claim {
 	defer l.mu.Unlock()
 	var out []*adapters.Claim
 	for c, h := range l.held {
-		if h.since.Before(then) {
+		if h.since.Before(then) && !h.left {
 			out = append(out, c)
 		}
 	}

@@ -38,8 +38,11 @@ type holding struct {
 	lane  adapters.LaneRef // that it is for; see adapters.ClaimResult
 	epoch int64
 
-	state  holdingState
-	result adapters.ClaimResult
+	state   holdingState
+	result  adapters.ClaimResult
+	aside   error     // why the result could not be written by itself at the last try
+	asideAt time.Time // of that try
+	left    bool      // refused, and the lane was given up since
 }
 
 // holdingState is how far a claimed row is.
@@ -82,10 +85,9 @@ type ledger struct {
 	held     map[*adapters.Claim]*holding
 	groups   map[string]int // rows held of each group
 	ready    []*holding     // ended
+	aside    []*holding     // ended, and not written by themselves; see aside.go
 	urgentAt int            // so many results are urgent
 	left     map[leaveKey]*leave
-	locked   []*holding             // ended; other sessions have locked the rows
-	lockedAt time.Time              // when that was seen
 	credits  lane.Credits[queueKey] // of rows that are in the table or being written
 	serial   uint64
 	underWay
@@ -236,16 +238,10 @@ func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
 	return v
 }
 
-// lockedPause is after how long results are written again whose rows other sessions have locked: there is no signal when they let go.
-const lockedPause = time.Second
-
 func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.ready
-	if time.Since(l.lockedAt) >= lockedPause {
-		taken, l.locked = append(l.locked, taken...), nil
-	}
 	l.ready = nil
 	results := make([]adapters.ClaimResult, len(taken))
 	for i, h := range taken {
@@ -255,19 +251,26 @@ func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 	return taken, results
 }
 
-// written notes that what take returned is durable, or, with an error, that it
-// is to be written again: with [adapters.LockedError] some of it, after a while.
-func (l *ledger) written(taken []*holding, lost []*adapters.Claim, err error) {
+// failed notes that what take returned is to be written again.
+func (l *ledger) failed(taken []*holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	locked, partly := errors.AsType[*adapters.LockedError](err)
-	if err != nil && !partly {
-		l.ready = append(l.again(taken), l.ready...)
-		return
-	}
 	for _, h := range taken {
-		if partly && slices.Contains(locked.Claims, h.claim) {
-			l.locked, l.lockedAt = append(l.locked, l.again([]*holding{h})...), time.Now()
+		h.state = rowEnded
+		h.giveBack(l.credits.Take(queueKeyOf(h.claim)))
+	}
+	l.ready = append(taken, l.ready...)
+}
+
+// written notes that what take returned is durable, but for what is set aside. It returns what was refused for the first time.
+func (l *ledger) written(taken []*holding, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range taken {
+		if err := aside[h.claim]; err != nil {
+			if l.setAside(h, err) {
+				fresh = append(fresh, h)
+			}
 			continue
 		}
 		l.drop(h)
@@ -275,31 +278,7 @@ func (l *ledger) written(taken []*holding, lost []*adapters.Claim, err error) {
 			l.credits.Take(queueKeyOf(h.claim))
 		}
 	}
-}
-
-// again notes that results were not written. Call with the mutex held.
-func (l *ledger) again(taken []*holding) []*holding {
-	for _, h := range taken {
-		h.state = rowEnded
-		h.giveBack(l.credits.Take(queueKeyOf(h.claim)))
-	}
-	return taken
-}
-
-// lockedIn returns the error of results that are not written because other sessions have locked the rows: those of some lanes, nil: of all.
-func (l *ledger) lockedIn(lanes []adapters.LaneRef) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err := &adapters.LockedError{}
-	for _, h := range l.locked {
-		if lanes == nil || slices.Contains(lanes, h.lane) {
-			err.Claims = append(err.Claims, h.claim)
-		}
-	}
-	if len(err.Claims) == 0 {
-		return nil
-	}
-	return err
+	return fresh
 }
 
 // drop forgets a row. Call with the mutex held.

@@ -2,7 +2,6 @@ package claiming
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -16,15 +15,12 @@ import (
 // and, now and then, extends the claims that last. Both are done by the settler
 // alone, one after the other.
 func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
+	c.ledger.again(c.claims.Recover, e >= settling.Everything)
 	taken, results := c.ledger.take()
 	if len(taken) > 0 {
 		failpoint.Hit(failpoint.BeforeSettle)
-		lost, err := c.Queue.Settle(ctx, results)
+		lost, err := c.settle(ctx, taken, results)
 		failpoint.Hit(failpoint.AfterSettle)
-		c.ledger.written(taken, lost, err)
-		if _, partly := errors.AsType[*adapters.LockedError](err); partly {
-			err = nil
-		}
 		if c.Settler.Report(err); err != nil {
 			return err
 		}
@@ -51,7 +47,12 @@ func (c *Claimer) extend(ctx context.Context) {
 	if len(claims) == 0 {
 		return
 	}
-	lost, err := c.Queue.Extend(ctx, claims)
+	var lost []*adapters.Claim
+	_, err := byHalves(claims, func(part []*adapters.Claim) error {
+		more, err := c.Queue.Extend(ctx, part)
+		lost = append(lost, more...)
+		return err
+	}, func(_ *adapters.Claim, err error) error { return nil }) // settling the row says so
 	if err != nil {
 		if ctx.Err() == nil {
 			c.extending.Fail(c.log, slog.LevelWarn, "claims cannot be extended, trying again", err, "rows", len(claims))

@@ -53,6 +53,8 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 	case errors.Is(err, adapters.ErrUnknown): // the next owner of the lane will see; until then nothing of it is written
 		o.session.Route.Lease.Lost(o.session)
 		return outbox.Released(err)
+	case errors.Is(err, adapters.ErrRefused): // which one it is, is found out by transactions with fewer
+		return outbox.Permanent(err)
 	case err != nil:
 		return outbox.Unavailable(fmt.Errorf("the transaction that delivers and settles failed: %w", err), 0)
 	}

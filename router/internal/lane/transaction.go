@@ -109,6 +109,8 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 			}
 		}
 		return errs, nil
+	case errors.Is(err, adapters.ErrRefused):
+		return slices.Repeat([]error{err}, len(batch)), nil
 	case !errors.Is(err, errRefused):
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Numbers of errors that have a meaning here.
@@ -52,6 +54,18 @@ func Conflict(err error) bool { return FailedWith(err, Deadlock, LockWaitTimeout
 func Answered(err error) bool {
 	refused, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && refused.Number != shutdown
+}
+
+// refusals are numbers of errors by which a table refuses what a row would become, beside those of the SQLSTATE's classes 22 and 23.
+var refusals = []uint16{1265, 1364, 1366, 1644, 3819}
+
+// Refused marks an error of a write by which the table refuses a row.
+func Refused(err error) error {
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
+	if ok && (slices.Contains(refusals, refused.Number) || string(refused.SQLState[:2]) == "22" || string(refused.SQLState[:2]) == "23") {
+		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
+	}
+	return err
 }
 
 // conflictRetries is how often a transaction is tried that met a deadlock or waited for a lock too long.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // SQLSTATEs that have a fix.
@@ -36,6 +38,18 @@ func FailedWith(err error, states ...string) bool {
 
 // NoValue reports whether a text cannot be a value of the type that it was cast to: then no row has it.
 func NoValue(err error) bool { return FailedWith(err, "22P02", "22003", "22007", "22008", "22023") }
+
+// othersFault are the classes of errors that are not about what a row would become: the connection, the role, the statement, another
+// transaction, what the server has room for, and an operator.
+var othersFault = []string{"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "F0", "XX"}
+
+// Refused marks an error of a write by which the table refuses a row.
+func Refused(err error) error {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && len(refused.Code) == 5 && !slices.Contains(othersFault, refused.Code[:2]) {
+		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
+	}
+	return err
+}
 
 // Describe says what failed and, where one is known, the fix. fix returns that of
 // an error that the server reported, with what separates it from the error. What

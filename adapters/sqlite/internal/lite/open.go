@@ -11,6 +11,8 @@ import (
 
 	msqlite "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
+
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // busyTimeout is how long, in milliseconds, a statement waits for a lock.
@@ -133,6 +135,14 @@ func Code(err error) int {
 		return 0
 	}
 	return e.Code() & 0xff
+}
+
+// Refused marks an error of a write by which the table refuses a row.
+func Refused(err error) error {
+	if code := Code(err); code == lib.SQLITE_CONSTRAINT || code == lib.SQLITE_MISMATCH || code == lib.SQLITE_TOOBIG {
+		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
+	}
+	return err
 }
 
 // Quote quotes an identifier.
