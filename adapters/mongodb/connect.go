@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -27,12 +28,15 @@ type Connection struct {
 	Database string
 
 	monitor *event.CommandMonitor // for tests; nil: none
+	now     func() time.Time      // for tests; nil: time.Now
 }
 
 // server is a connected client.
 type server struct {
 	client *mongo.Client
 	name   string // of the database
+	now    func() time.Time
+	ahead  atomic.Int64 // of our clock, by nanoseconds
 
 	mu sync.Mutex
 	db *mongo.Database // nil: what the server is has not been asked yet
@@ -65,7 +69,11 @@ func (c Connection) open() (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", plainly(err))
 	}
-	return &server{client: client, name: c.Database}, nil
+	s := &server{client: client, name: c.Database, now: time.Now}
+	if c.now != nil {
+		s.now = c.now
+	}
+	return s, nil
 }
 
 // database asks the server once what it is. Claims of a replica set hold for a majority, so that a server which
@@ -77,12 +85,9 @@ func (s *server) database(ctx context.Context) (*mongo.Database, error) {
 		return s.db, nil
 	}
 	o := options.Database().SetReadPreference(readpref.Primary())
-	var is struct {
-		Set     string `bson:"setName"`
-		Message string `bson:"msg"`
-	}
 	db := s.client.Database(s.name, o)
-	if err := db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&is); err != nil {
+	is, err := s.hello(ctx)
+	if err != nil {
 		return nil, notConnected(err)
 	}
 	if s.members = is.Set != "" || is.Message == "isdbgrid"; s.members {
@@ -91,6 +96,26 @@ func (s *server) database(ctx context.Context) (*mongo.Database, error) {
 	s.db = db
 	return db, nil
 }
+
+// hello is what a server says of itself.
+type hello struct {
+	Set     string    `bson:"setName"`
+	Message string    `bson:"msg"`
+	Now     time.Time `bson:"localTime"`
+}
+
+// hello asks the primary what it is, and compares its clock with ours. An answer that took long says too little of it.
+func (s *server) hello(ctx context.Context) (is hello, err error) {
+	asked := s.now()
+	err = s.client.Database(s.name, options.Database().SetReadPreference(readpref.Primary())).RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&is)
+	if took := s.now().Sub(asked); err == nil && !is.Now.IsZero() && took < time.Second {
+		s.ahead.Store(int64(is.Now.Sub(asked.Add(took / 2))))
+	}
+	return is, err
+}
+
+// clock is the server's clock, about.
+func (s *server) clock() time.Time { return s.now().Add(time.Duration(s.ahead.Load())) }
 
 func (s *server) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -114,7 +113,7 @@ func (t *table) examineStuck(ctx context.Context) adapters.Finding {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
 	}
 	n, err := coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
-		{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$lt", Value: date(time.Now().Add(-t.q.timeout))}}}})
+		{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$lt", Value: date(t.q.server.clock().Add(-t.q.timeout))}}}})
 	undated := int64(0)
 	if err == nil {
 		undated, err = coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},

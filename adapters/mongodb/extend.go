@@ -20,7 +20,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 	rows, lost := q.claims.Extended(claims)
 	for _, r := range rows {
 		renewals[r.Table] = append(renewals[r.Table], &renewal{r, same{token: r.Hold.token, stamps: r.Hold.stamps}})
-		r.Hold.stamps = r.Hold.stamps.and(stamp) // until it is known to be written any may stand in the document
+		r.Hold.stamps += stampsOf(stamp) // until it is known to be written the document may have any
 	}
 	q.claims.Unlock()
 	for t, of := range renewals {
@@ -31,7 +31,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 	q.claims.Lock()
 	defer q.claims.Unlock()
 	for _, r := range rows {
-		if r.Hold.stamps = (stamps{stamp}); !r.Done {
+		if r.Hold.stamps = stampsOf(stamp); !r.Done {
 			lost = append(lost, q.claims.End(r)...)
 		}
 	}
@@ -92,6 +92,9 @@ func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.T
 func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
+	if _, err := q.server.hello(ctx); err != nil {
+		return 0, wrap(q.tables[0], "recover stuck documents", err)
+	}
 	for _, t := range q.tables {
 		n, err := t.recover(ctx)
 		if recovered += n; err != nil {
@@ -113,7 +116,7 @@ func (t *table) recover(ctx context.Context) (recovered int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	stuck := bson.D{{Key: f.Status, Value: st.Processing}, {Key: f.Claimed, Value: bson.D{{Key: "$lt", Value: date(time.Now().Add(-t.q.timeout))}}}}
+	stuck := bson.D{{Key: f.Status, Value: st.Processing}, {Key: f.Claimed, Value: bson.D{{Key: "$lt", Value: date(t.q.server.clock().Add(-t.q.timeout))}}}}
 	cursor, err := coll.Find(ctx, stuck, options.Find().SetProjection(bson.D{{Key: f.Key, Value: 1}}))
 	if err != nil {
 		return 0, err
@@ -156,7 +159,7 @@ func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing
 		n := 0
 		err = each(ctx, cursor, func(raw bson.Raw) bool {
 			if n++; n == 1 {
-				p.Longest = max(p.Longest, time.Since(raw.Lookup(q.fields.Claimed).Time()))
+				p.Longest = max(p.Longest, q.server.clock().Sub(raw.Lookup(q.fields.Claimed).Time()))
 			}
 			return true
 		})

@@ -30,7 +30,7 @@ func (c *claim) mark(ctx context.Context, t *table, wanted []*pick) error {
 		}
 	}
 	kept, back := prefixes(wanted, missing)
-	c.keep(t, kept, &hold{token: token, stamps: stamps{stamp}})
+	c.keep(t, kept, &hold{token: token, stamps: stampsOf(stamp)})
 	if len(back) == 0 {
 		return nil
 	}

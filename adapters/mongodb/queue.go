@@ -3,6 +3,7 @@ package mongodb
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,21 +88,26 @@ type hold struct {
 // Token implements [queuerow.Hold].
 func (h *hold) Token() string { return h.token }
 
-// stamps are the times that may stand in a document as that of a claim, the newest first: an extension that has failed may
-// have been written.
-type stamps [4]time.Time
+// stamps are the times that a document may have as that of a claim: an extension that failed may have been written, however many failed after
+// it. They are text, eight bytes each, so that claims with the same ones can be found by them.
+type stamps string
 
-// and puts a newer time before the others.
-func (s stamps) and(newer time.Time) stamps { return stamps{newer, s[0], s[1], s[2]} }
+// stampsOf are one time.
+func stampsOf(at time.Time) stamps {
+	return stamps(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))) //nolint:gosec // back again by dates
+}
 
-// has reports whether a time is one of them.
-func (s stamps) has(at time.Time) bool {
-	return !at.IsZero() && slices.ContainsFunc(s[:], at.Equal)
+// dates are the times as documents have them.
+func (s stamps) dates() (all []bson.DateTime) {
+	for ; len(s) > 0; s = s[8:] {
+		all = append(all, bson.DateTime(binary.BigEndian.Uint64([]byte(s[:8])))) //nolint:gosec // from stampsOf
+	}
+	return all
 }
 
 // is reports whether a document is marked as the hold says.
 func (h *hold) is(token string, claimed time.Time) bool {
-	return token == h.token && h.stamps.has(claimed)
+	return token == h.token && slices.Contains(h.stamps.dates(), date(claimed))
 }
 
 var (
@@ -201,11 +207,12 @@ func wrap(t *table, what string, err error) error {
 // Looked implements [adapters.LookReporter].
 func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }
 
-// nextStamp is a time for claims that no earlier one of this process has had, in whole milliseconds.
+// nextStamp is a time for claims that no earlier one of this process has had, in whole milliseconds by the server's clock, by which they are
+// recovered.
 func (q *Queue) nextStamp() time.Time {
 	q.claims.Lock()
 	defer q.claims.Unlock()
-	now := time.Now().Truncate(time.Millisecond)
+	now := q.server.clock().Truncate(time.Millisecond)
 	if !now.After(q.stamp) {
 		now = q.stamp.Add(time.Millisecond)
 	}

@@ -15,7 +15,7 @@ import (
 
 // Settle implements [adapters.Queue]. Each document is written by itself.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	s := &settling{q: q, now: time.Now(), byTable: map[*table][]*settled{}}
+	s := &settling{q: q, now: q.server.clock(), byTable: map[*table][]*settled{}}
 	q.claims.Lock()
 	rows, lost := q.claims.Held(results)
 	q.claims.Unlock()
@@ -136,13 +136,8 @@ func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 
 // ours is the condition that documents are claimed as a hold says.
 func (t *table) ours(keys bson.A, is same) bson.D {
-	f, times := &t.q.fields, bson.A{}
-	for _, at := range is.stamps {
-		if !at.IsZero() {
-			times = append(times, date(at))
-		}
-	}
-	return bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: ClaimField, Value: is.token}, {Key: f.Claimed, Value: in(times)}}
+	f := &t.q.fields
+	return bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: ClaimField, Value: is.token}, {Key: f.Claimed, Value: in(is.stamps.dates())}}
 }
 
 // compare finds out which documents are as their outcomes want them: the others are lost. Whether they have become so now, or
