@@ -38,6 +38,10 @@ func quoteTable(name string, dialect Dialect) (string, error) {
 // insertColumns are what publishing writes.
 const insertColumns = "id, type, message_group, aggregate_type, aggregate_id, tenant_id, tags, headers, payload, payload_bytes, occurred_at"
 
+// rowTime is when a row of a statement for PostgreSQL is created: each a microsecond after the one before, because the clock may stand still from
+// one row to the next, and the order of ids need not be that of the rows. The statement takes longer than that for a row.
+const rowTime = "(SELECT pg_catalog.clock_timestamp()) + (ordinal - 1) * interval '1 microsecond'"
+
 // postgresInsert is the statement for PostgreSQL. Its parameters are one array
 // per column, so its text is constant: it is prepared once, and the limit of
 // 65,535 parameters does not matter.

@@ -79,11 +79,10 @@ func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 		if err != nil {
 			return nil, fmt.Errorf("outbox: FlowCatalyst client: %w", err)
 		}
-		// Ids ascend, and so does the clock; an id decides where it stands still.
 		c.tables[kind], c.inserts[kind] = table, "INSERT INTO "+table+
 			" (id, type, message_group, payload, status, retry_count, created_at)\n"+
-			"SELECT id, '"+string(kind)+"', message_group, payload, 'PENDING', 0, pg_catalog.clock_timestamp()\n"+
-			"FROM (SELECT id, message_group, payload FROM unnest($1::text[], $2::text[], $3::text[])\n"+
+			"SELECT id, '"+string(kind)+"', message_group, payload, 'PENDING', 0, "+rowTime+"\n"+
+			"FROM (SELECT id, message_group, payload, ordinal FROM unnest($1::text[], $2::text[], $3::text[])\n"+
 			"WITH ORDINALITY AS m (id, message_group, payload, ordinal) ORDER BY ordinal) AS m"
 	}
 	return c, nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -68,8 +69,14 @@ func (c *Client) mysqlFix(number uint64) string {
 	return ""
 }
 
-// valuesOf repeats the parameters of a row.
-func valuesOf(row string, n int) string { return row + strings.Repeat(",\n"+row, max(n-1, 0)) }
+// valuesOf repeats the parameters of a row. {i} is the number of the row.
+func valuesOf(row string, n int) string {
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = strings.ReplaceAll(row, "{i}", strconv.Itoa(i))
+	}
+	return strings.Join(rows, ",\n")
+}
 
 // orNull is a text as a parameter; empty: NULL.
 func orNull(text string) any {
@@ -80,16 +87,17 @@ func orNull(text string) any {
 }
 
 // frameworkMySQLInsert is [frameworkInsert] for MySQL. Its DATETIME has no time zone, and is in UTC, as the relay reads it. The clock stands still within a
-// statement, where ids decide.
+// statement, which takes longer than a microsecond for each row.
 func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, args []any) {
 	for _, e := range envelopes {
 		args = append(args, e.id, e.typ, orNull(e.aggregateType), orNull(e.aggregateID), orNull(e.tenant), string(e.payload), orNull(encodeMap(e.headers)))
 	}
 	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at) VALUES\n" +
-		valuesOf("(?, ?, ?, ?, ?, ?, ?, 0, 0, utc_timestamp(6), utc_timestamp(6))", len(envelopes)), args
+		valuesOf("(?, ?, ?, ?, ?, ?, ?, 0, 0, utc_timestamp(6) + INTERVAL {i} MICROSECOND, utc_timestamp(6) + INTERVAL {i} MICROSECOND)", len(envelopes)), args
 }
 
-// publishMySQL is [FlowCatalyst.Publish] for MySQL.
+// publishMySQL is [FlowCatalyst.Publish] for MySQL. The clock stands still within a statement, where ids decide: rows whose ids do not ascend are
+// written by several.
 func (f *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []FlowCatalystItem) (ids []string, err error) {
 	ids = make([]string, len(items))
 	args := map[FlowCatalystKind][]any{}
@@ -106,7 +114,10 @@ func (f *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []
 	}
 	for _, kind := range kinds {
 		for all := args[kind]; len(all) > 0; {
-			n := min(len(all)/3, mysqlRows)
+			n := 1
+			for n < min(len(all)/3, mysqlRows) && all[3*n].(string) > all[3*n-3].(string) {
+				n++
+			}
 			query := "INSERT INTO " + f.tables[kind] + " (id, type, message_group, payload, status, retry_count, created_at) VALUES\n" +
 				valuesOf("(?, '"+string(kind)+"', ?, ?, 'PENDING', 0, current_timestamp(6))", n)
 			if err := exec(ctx, query, all[:3*n]...); err != nil {

@@ -4,18 +4,18 @@ package outbox
 const layoutOutboxFramework = "outbox-framework"
 
 // frameworkInsert writes into the table of the outbox framework, as its client does: NEW, without attempts, available at once. Both times are the server's,
-// so that the order of an aggregate does not depend on the clocks of its writers; ids decide where the clock stands still.
+// so that the order of an aggregate does not depend on the clocks of its writers.
 func frameworkInsert(table string) string {
 	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at)\n" +
 		"SELECT id, type, aggregate_type, aggregate_id, tenant_id, payload, headers, 0, 0, at, at\n" +
-		"FROM (SELECT m.*, pg_catalog.clock_timestamp() AS at FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::json[], $7::json[])\n" +
+		"FROM (SELECT m.*, " + rowTime + " AS at FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::json[], $7::json[])\n" +
 		"WITH ORDINALITY AS m (id, type, aggregate_type, aggregate_id, tenant_id, payload, headers, ordinal) ORDER BY ordinal) AS m"
 }
 
 // frameworkSQLiteInsert is the same for SQLite. Its one parameter is that of [sqliteInsert]. SQLite's clock has milliseconds, and stands still
-// within a statement: further digits say where the row comes among those of the millisecond.
+// within a statement: further digits, which have room for all rows of a table, say where the row comes among those of the millisecond.
 func frameworkSQLiteInsert(table string) string {
-	now := "strftime('%Y-%m-%dT%H:%M:%f', 'now') || printf('%06dZ', (key + 1 + (SELECT coalesce(max(_rowid_), 0) FROM " + table + ")) % 1000000)"
+	now := "strftime('%Y-%m-%dT%H:%M:%f', 'now') || printf('%010dZ', key + 1 + (SELECT coalesce(max(_rowid_), 0) FROM " + table + "))"
 	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at)\n" +
 		"SELECT value->>'id', value->>'type', value->>'aggregate_type', value->>'aggregate_id', value->>'tenant', value->>'payload', value->>'headers', 0, 0, " + now + ", " + now + "\n" +
 		"FROM json_each(?1)\nORDER BY key"

@@ -10,10 +10,10 @@ import (
 const layoutYantra = "yantra"
 
 // yantraInsert writes into Yantra's table, as its service does: pending. The time is the server's, so that the order of an aggregate does
-// not depend on the clocks of its writers; ids decide where the clock stands still.
+// not depend on the clocks of its writers.
 func yantraInsert(table string) string {
 	return "INSERT INTO " + table + " (id, aggregate_id, aggregate_type, event_type, payload, status, created_at)\n" +
-		"SELECT id, aggregate_id, aggregate_type, type, payload, 'pending', pg_catalog.clock_timestamp()\n" +
+		"SELECT id, aggregate_id, aggregate_type, type, payload, 'pending', " + rowTime + "\n" +
 		"FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[])\n" +
 		"WITH ORDINALITY AS m (id, aggregate_id, aggregate_type, type, payload, ordinal) ORDER BY ordinal"
 }
