@@ -40,8 +40,9 @@ type FlowCatalyst struct {
 	ids         *outbox.TSIDs
 	loose       bool
 
-	mu   sync.Mutex
-	last time.Time
+	mu     sync.Mutex
+	last   time.Time // of the last document
+	lastID string
 }
 
 // NewFlowCatalyst returns a client, or an error that names the setting at fault. It does not look at the database.
@@ -81,16 +82,17 @@ func (f *FlowCatalyst) Publish(ctx context.Context, items ...outbox.FlowCatalyst
 	ids = make([]string, len(items))
 	documents := map[outbox.FlowCatalystKind][]any{}
 	var kinds []outbox.FlowCatalystKind
-	now := f.now()
 	for i := range items {
 		kind := cmp.Or(items[i].Kind, outbox.FlowCatalystEvent)
-		if ids[i], err = f.check(kind, &items[i]); err != nil {
+		id, at, err := f.check(kind, &items[i])
+		if err != nil {
 			return nil, fmt.Errorf("outbox: publish: item %d of %d: %w", i+1, len(items), err)
 		}
 		if documents[kind] == nil {
 			kinds = append(kinds, kind)
 		}
-		documents[kind] = append(documents[kind], document(ids[i], kind, &items[i], now))
+		ids[i] = id
+		documents[kind] = append(documents[kind], document(id, kind, &items[i], at))
 	}
 	for _, kind := range kinds {
 		if _, err := f.collections[kind].InsertMany(ctx, documents[kind]); err != nil {
@@ -111,36 +113,47 @@ func document(id string, kind outbox.FlowCatalystKind, item *outbox.FlowCatalyst
 		{Key: "createdAt", Value: now}, {Key: "processedAt", Value: nil}, {Key: "errorMessage", Value: nil}}
 }
 
-// now is the time, which never goes back in a process.
-func (f *FlowCatalyst) now() time.Time {
+// place is the id and the time of the next document. Time never goes back in a process, and it goes on where the id comes before that of the document
+// before: documents are ordered by both.
+func (f *FlowCatalyst) place(id string) (string, time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := time.Now().UTC().Truncate(time.Millisecond); now.After(f.last) {
-		f.last = now
+	if id == "" {
+		var err error
+		if id, err = f.ids.Next(); err != nil {
+			return "", time.Time{}, err
+		}
 	}
-	return f.last
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	switch {
+	case now.After(f.last):
+		f.last = now
+	case id <= f.lastID:
+		f.last = f.last.Add(time.Millisecond)
+	}
+	f.lastID = id
+	return id, f.last, nil
 }
 
-// check refuses what the platform would, and returns the id.
-func (f *FlowCatalyst) check(kind outbox.FlowCatalystKind, item *outbox.FlowCatalystItem) (string, error) {
+// check refuses what the platform would, and returns the id and the time of the document.
+func (f *FlowCatalyst) check(kind outbox.FlowCatalystKind, item *outbox.FlowCatalystItem) (id string, at time.Time, err error) {
 	if f.collections[kind] == nil {
-		return "", errors.New("its kind is none of EVENT and DISPATCH_JOB")
+		return "", at, errors.New("its kind is none of EVENT and DISPATCH_JOB")
 	}
 	if !utf8.ValidString(item.Group) {
-		return "", errors.New("group: is not valid UTF-8")
+		return "", at, errors.New("group: is not valid UTF-8")
 	}
 	if len(item.Payload) > outbox.MaxPayloadBytes {
-		return "", fmt.Errorf("payload: is %d bytes, the limit is %d; store large content elsewhere and publish where it is",
+		return "", at, fmt.Errorf("payload: is %d bytes, the limit is %d; store large content elsewhere and publish where it is",
 			len(item.Payload), outbox.MaxPayloadBytes)
 	}
 	if err := outbox.CheckJSON(item.Payload); err != nil {
-		return "", fmt.Errorf("payload: %w", err)
+		return "", at, fmt.Errorf("payload: %w", err)
 	}
-	if item.ID == "" {
-		return f.ids.Next()
+	if item.ID != "" {
+		if err := outbox.CheckTSID(item.ID); err != nil {
+			return "", at, fmt.Errorf("id %q %w", item.ID, err)
+		}
 	}
-	if err := outbox.CheckTSID(item.ID); err != nil {
-		return "", fmt.Errorf("id %q %w", item.ID, err)
-	}
-	return item.ID, nil
+	return f.place(item.ID)
 }

@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,37 @@ func TestDocumentsAreAsTheOriginalWritesThem(t *testing.T) {
 	}
 	if ids[1] != "0HZXEQ5Y8JY5Z" || outbox.CheckTSID(ids[0]) != nil {
 		t.Errorf("ids %v", ids)
+	}
+}
+
+// TestG2_PublishKeepsTheOrderWhateverTheIds: items with ids of the application, which descend, and some without.
+func TestG2_PublishKeepsTheOrderWhateverTheIds(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	c, err := mongodb.NewFlowCatalyst(mongodb.Config{Database: db, WithoutTransaction: true})
+	must(t, err)
+	n := 0
+	for range 3 {
+		items := make([]outbox.FlowCatalystItem, 20)
+		for i := range items {
+			if items[i] = (outbox.FlowCatalystItem{Group: "g", Payload: fmt.Append(nil, n)}); i%7 > 0 {
+				items[i].ID = fmt.Sprintf("%013d", 1000-n)
+			}
+			n++
+		}
+		_, err := c.Publish(t.Context(), items...)
+		must(t, err)
+	}
+	cursor, err := db.Collection("outbox_events").Find(t.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "createdAt", Value: 1}, {Key: "_id", Value: 1}}))
+	must(t, err)
+	var docs []struct {
+		Payload string `bson:"payload"`
+	}
+	must(t, cursor.All(t.Context(), &docs))
+	for i := range docs {
+		if docs[i].Payload != fmt.Sprint(i) || len(docs) != n {
+			t.Fatalf("of %d documents number %s is at place %d", len(docs), docs[i].Payload, i)
+		}
 	}
 }
 
