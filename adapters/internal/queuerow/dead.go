@@ -120,6 +120,9 @@ func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction
 	if action != adapters.ParkedRedrive && action != adapters.ParkedPurge {
 		return 0, fmt.Errorf("%s: dead rows can be redriven and purged; %q is neither", o.q.Queue, action)
 	}
+	if o.q.Within == nil {
+		record = Once(record)
+	}
 	err = o.q.Transact(ctx, o.q.DB, func(tx *sql.Tx) error {
 		changed = 0
 		for _, r := range rows {
@@ -146,6 +149,21 @@ func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction
 		return 0, err
 	}
 	return changed, nil
+}
+
+// Once is a record for a transaction that may run again after it was written elsewhere: the same number of rows is recorded once.
+func Once(record func(ctx context.Context, changed int) error) func(ctx context.Context, changed int) error {
+	recorded := 0
+	return func(ctx context.Context, changed int) error {
+		if changed == recorded {
+			return nil
+		}
+		err := record(ctx, changed)
+		if err == nil {
+			recorded = changed
+		}
+		return err
+	}
 }
 
 // change is the statement that changes a row that is dead still.

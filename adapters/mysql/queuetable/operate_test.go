@@ -2,13 +2,18 @@ package queuetable
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -158,5 +163,31 @@ func TestG1_KeysOfEveryType(t *testing.T) {
 			}
 			adaptertest.QueueIDs(t, q, keys.ids, keys.others...)
 		})
+	}
+}
+
+// TestAChangeThatIsRepeatedIsRecordedOnce: a conflict with another transaction at the commit, as members of a cluster have it, undoes a change
+// that is recorded already.
+func TestAChangeThatIsRepeatedIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	row := adaptertest.QueueRow{Table: e.tables[0].Name, Key: "a", Payload: "{}", CreatedAt: time.UnixMilli(1_700_000_000_000), Status: adaptertest.QueueDead}
+	e.insert(row)
+	s, conflicts := e.statements(e.tables[0]), 2
+	o := queuerow.NewOperators(queuerow.Database{Queue: "mysql queue", DB: e.db, Tables: e.tables, Layout: &e.layout, Wrap: wrap,
+		Describe: func(context.Context, string) (queuerow.Dialect, error) { return s, nil },
+		Transact: func(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
+			return my.Transact(ctx, db, func(tx *sql.Tx) error {
+				if err := f(tx); err != nil || conflicts == 0 {
+					return err
+				}
+				conflicts--
+				return &mysql.MySQLError{Number: my.Deadlock}
+			})
+		}})
+	recorded := 0
+	n, err := o.ChangeDead(t.Context(), adapters.ParkedPurge, []adapters.DeadKey{{Table: row.Table, Key: row.Key}}, func(context.Context, int) error { recorded++; return nil })
+	if err != nil || n != 1 || recorded != 1 || conflicts != 0 || len(e.rows()) != 0 {
+		t.Errorf("changed %d rows, recorded %d times, %v", n, recorded, err)
 	}
 }

@@ -97,6 +97,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 			return 0, fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 		}
 	}
+	record = queuerow.Once(record)
 	err = pg.RetryDeadlock(func() error {
 		changed = 0
 		return pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {

@@ -261,3 +261,21 @@ func TestG8_APageOfDeadRowsIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestAChangeThatIsRepeatedIsRecordedOnce: a deadlock at the commit undoes a change that is recorded already.
+func TestAChangeThatIsRepeatedIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).flowCatalyst(t, true)
+	e.exec(`INSERT INTO ` + e.tables[0].Name + ` (id, type, payload, status, created_at) VALUES ('a', 'EVENT', '{}', 'FAILED', now())`)
+	e.exec(`CREATE SEQUENCE commits;
+		CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+			IF nextval('commits') < 3 THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END IF; RETURN NULL; END$$`)
+	e.exec(`CREATE CONSTRAINT TRIGGER deadlock AFTER DELETE ON ` + e.tables[0].Name + ` DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION deadlock()`)
+	q := e.queue()
+	t.Cleanup(func() { pgtest.Must(t, q.Close()) })
+	recorded := 0
+	n, err := q.ChangeDead(e.ctx, adapters.ParkedPurge, []adapters.DeadKey{{Table: e.tables[0].Name, Key: "a"}}, func(context.Context, int) error { recorded++; return nil })
+	if err != nil || n != 1 || recorded != 1 || len(e.rows()) != 0 {
+		t.Errorf("changed %d rows, recorded %d times, %v", n, recorded, err)
+	}
+}
