@@ -267,9 +267,9 @@ func TestAChangeThatIsRepeatedIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).flowCatalyst(t, true)
 	e.exec(`INSERT INTO ` + e.tables[0].Name + ` (id, type, payload, status, created_at) VALUES ('a', 'EVENT', '{}', 'FAILED', now())`)
-	e.exec(`CREATE SEQUENCE commits;
+	e.exec(`CREATE SEQUENCE public.commits;
 		CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
-			IF nextval('commits') < 3 THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END IF; RETURN NULL; END$$`)
+			IF nextval('public.commits') < 3 THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END IF; RETURN NULL; END$$`)
 	e.exec(`CREATE CONSTRAINT TRIGGER deadlock AFTER DELETE ON ` + e.tables[0].Name + ` DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION deadlock()`)
 	q := e.queue()
 	t.Cleanup(func() { pgtest.Must(t, q.Close()) })
