@@ -145,6 +145,13 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another session has locked %d rows, the first is %s of table %s: end its transaction", len(e.Claims), e.Claims[0].Key, e.Claims[0].Table)
 }
 
+// DueKeeper is implemented by queues whose tables may say when a row is due again.
+type DueKeeper interface {
+	// KeepsDue reports whether they do. Then claims leave nothing out that was given back until a time: what the table says is valid, which others may
+	// change, and [Look.Due] says when to look again.
+	KeepsDue() bool
+}
+
 // LookReporter is implemented by queues of which a claim may end before it has
 // looked at everything that it should: a table with much in it that is not to be claimed is read
 // in parts, at a bounded share of the time.

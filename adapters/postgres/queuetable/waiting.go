@@ -78,3 +78,9 @@ func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, e
 	}
 	return first, queueError(t.name, "look at a row that waits", err)
 }
+
+// KeepsDue implements [adapters.DueKeeper].
+func (q *Queue) KeepsDue() bool {
+	l := q.tables[0].sql.layout
+	return l.Columns.NextAttempt != "" || l.Noted()
+}

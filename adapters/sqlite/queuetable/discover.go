@@ -160,7 +160,7 @@ func (t *table) stepRows(ctx context.Context, db querier) error {
 			return err
 		}
 		t.scan.place = p
-		t.enter(t.rowEntry(p.key))
+		t.enterDue(t.rowEntry(p.key))
 	}
 	if n < scanStep {
 		t.scan.groups = true
@@ -184,7 +184,7 @@ func (t *table) stepGroups(ctx context.Context, db querier) error {
 		if err := rows.Scan(&t.scan.name); err != nil {
 			return err
 		}
-		t.enter(t.groupEntry(t.scan.name))
+		t.enterDue(t.groupEntry(t.scan.name))
 	}
 	t.scan.running = n == scanStep
 	return rows.Err()

@@ -113,6 +113,14 @@ func (t *table) enter(e *entry) {
 	}
 }
 
+// enterDue has an entry looked at also if it is blocked: others may have changed when its row is due.
+func (t *table) enterDue(e *entry) {
+	if e != nil && e.state == entryBlocked {
+		e.state = entryIdle
+	}
+	t.enter(e)
+}
+
 // enterAgain has the entry of a hold that has ended looked at, from its beginning.
 func (t *table) enterAgain(e *entry) {
 	fresh := *e // it may be from before all was forgotten

@@ -157,3 +157,6 @@ func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
 
 // Looked implements [adapters.LookReporter].
 func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }
+
+// KeepsDue implements [adapters.DueKeeper].
+func (q *Queue) KeepsDue() bool { return q.tables[0].layout.Columns.NextAttempt != "" }

@@ -79,7 +79,8 @@ func (l *leave) end() time.Time {
 // A group of which a row goes back is left out until that is durable: a row
 // that we hold ends no prefix, so a claim would go on behind it.
 type ledger struct {
-	note func(urgent bool) // there is something to write
+	note     func(urgent bool) // there is something to write
+	dueThere bool              // the table says when a row is due again
 
 	mu       sync.Mutex
 	held     map[*adapters.Claim]*holding
@@ -204,6 +205,9 @@ func (l *ledger) end(e ending) {
 		h.result.Error, h.result.Cause = shorten.Characters(e.err.Error(), longestError), causeOf(e.err)
 	}
 	if h.returns() {
+		if l.dueThere {
+			e.at = time.Time{}
+		}
 		l.leaving(h.key, e.at).returning++
 	} else if v := l.left[h.key]; v != nil {
 		v.evictedUntil = time.Time{} // the group moves

@@ -15,15 +15,19 @@ const lookOnPause = time.Millisecond
 
 // lookOn shortens the pause after a claim that brought nothing but had not looked at
 // everything: it must not sleep then, because a row may be waiting there. More
-// means that the next claim goes on with it. A claimer that sleeps also looks again
+// means that the next claim goes on with it. It also looks again
 // when something that was seen may be claimed, for which there is no wake-up.
 func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more bool) {
 	if c.looker == nil {
 		return pause, false
 	}
 	l := c.looker.Looked()
-	if c.Backoff.Armed && !l.Due.IsZero() {
-		pause = min(pause, max(time.Until(l.Due), lookOnPause))
+	least := lookOnPause
+	if !c.Backoff.Armed {
+		least = c.poll.Min
+	}
+	if !l.Due.IsZero() {
+		pause = min(pause, max(time.Until(l.Due), least))
 	}
 	if !l.Since.Before(c.whole) {
 		return pause, false
