@@ -107,6 +107,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 		return err
 	}
 	t.want(c.req.Wants, c.Slots, c.Terms)
+	t.wakeDue(time.Now())
 	found := &discovery{q: c.q, table: t, began: time.Now()}
 	if err := found.upkeep(ctx); err != nil {
 		return err

@@ -46,6 +46,8 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	}
 	if t.aged = indexes.aged; !t.aged {
 		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
+		t.passed.sweep++
+		t.wakeChanged() // nothing would find out what becomes of them
 	}
 	t.whole, t.heldAged = indexes.whole || t.sql.layout.Claimless(), indexes.heldAged
 	if err := q.describeHot(ctx, conn, t, indexes); err != nil {

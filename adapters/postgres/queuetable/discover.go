@@ -66,7 +66,7 @@ func (d *discovery) upkeep(ctx context.Context) error {
 	if len(t.ring) == 0 || len(t.ring) > upkeepGroups {
 		return nil // what is needed will be looked for, or more would only fill the memory
 	}
-	if t.sweep.due(sweepShare) {
+	if t.sweep.due(max(t.share(), sweepShare)) {
 		if _, err := d.sweepPage(ctx); err != nil {
 			return err
 		}
@@ -154,6 +154,7 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 		s.restart()
 		s.whole = s.began
 		t.passed.clean()
+		t.wakeChanged()
 	}
 	return fresh, nil
 }
@@ -243,7 +244,8 @@ func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...a
 	for rows.Next() {
 		v := rows.RawValues()
 		at := place{created: wire.Int64FromBinary(v[0]), key: string(v[1]), set: true}
-		if !t.passed.has(v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(textOrNull(v[2]), at.created) {
+		group := textOrNull(v[2])
+		if !t.passed.has(v[1], v[4]) && !t.sleeps(group, v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(group, at.created) {
 			page.fresh = true
 		}
 		if v[3][0] != 0 {

@@ -21,7 +21,7 @@ import (
 //
 //   - The ring has the groups that are known to have unfinished rows. A claim
 //     takes groups from its front and puts those back at its end that may have
-//     more.
+//     more. Those that wait for a time leave it until then, see sleeping.go.
 //   - When the ring has not enough for a claim, groups are discovered. With an
 //     index of unfinished rows by age, the newest rows are read from the place
 //     where the last such read ended, so that what was processed since is not
@@ -95,6 +95,8 @@ type queueTable struct {
 
 	ring  []*queueGroup
 	known map[string]*queueGroup // of the ring, by id
+
+	asleep sleepers // groups whose first row is not due
 
 	// open are the lanes that are ours. Groups of others are not in the ring: those of
 	// several instances would fill it. unswept are those that have opened since everything
@@ -171,7 +173,7 @@ func newQueueTable(table Table, layout *Layout) (*queueTable, error) {
 	t := &queueTable{
 		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: queueSQL{table: name.Sanitize(), layout: layout},
 		holds: map[string]*hold{}, held: map[string]int{},
-		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
+		known: map[string]*queueGroup{}, asleep: sleepers{groups: map[string]*sleeper{}}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
 	}
 	t.want(0, t.open, t.terms)
 	return t, nil
@@ -217,6 +219,12 @@ func (t *queueTable) enter(g *queueGroup) bool {
 	if there := t.known[g.id]; there != nil {
 		there.since = min(there.since, g.since)
 		return false
+	}
+	if asleep := t.asleep.groups[g.id]; asleep != nil {
+		if g.since > asleep.since {
+			return false // it is behind the row that is not due
+		}
+		delete(t.asleep.groups, g.id)
 	}
 	if g.ordered() && !t.open[g.slot] {
 		return false // it is found when its lane opens

@@ -51,8 +51,9 @@ type visit struct {
 	first   int64 // when the first of those was created
 	idle    bool  // it got nothing only because others had everything
 
-	capped bool // it had its share, and may have more
-	rest   bool // it has rows that could be claimed
+	capped bool   // it had its share, and may have more
+	rest   bool   // it has rows that could be claimed
+	waits  uint64 // its first row is not due: the version of that; see [passed.name]
 }
 
 // keep notes an unfinished row that is not ours.
@@ -283,6 +284,9 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	switch wait := float64FromBinary(raw[lookWait]); {
 	case wait > 0:
 		v.group.again(time.Duration(min(wait, 3600) * float64(time.Second)))
+		if v.group.ordered() && !v.stays {
+			v.waits = s.table.passed.name(raw[lookID], wire.TIDFromBinary(raw[lookTID]))
+		}
 		v.keep(at.created)
 		return v.group.ordered()
 	case len(s.picked) == s.want:

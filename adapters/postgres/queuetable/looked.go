@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"math"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -35,10 +36,13 @@ func (g *queueGroup) again(pause time.Duration) {
 
 // end says whether a group stays in the ring.
 func (s *service) end(v *visit) {
-	if v.stays {
-		v.group.since = v.first
-	} else {
+	if !v.stays {
 		s.table.leave(v.group, v.known)
+		return
+	}
+	v.group.since = v.first
+	if v.waits != 0 && v.blocked == math.MaxInt64 {
+		s.table.sleep(v)
 	}
 }
 
@@ -78,6 +82,9 @@ func (s *service) looked() {
 			l.Since, l.Next = g.looked, s.began
 		}
 		l.Due = queuerow.Sooner(l.Due, g.due)
+	}
+	if len(t.asleep.order) > 0 {
+		l.Due = queuerow.Sooner(l.Due, t.asleep.order[0].until)
 	}
 	t.state = l
 }

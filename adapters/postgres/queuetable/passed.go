@@ -134,6 +134,7 @@ func (t *queueTable) own(open [adapters.Slots]bool, terms [adapters.Slots]uint64
 			delete(t.known, g.id)
 		}
 	}
+	maps.DeleteFunc(t.asleep.groups, func(_ string, s *sleeper) bool { return !open[s.slot] || anew[s.slot] })
 	t.rotate(nil)
 }
 

@@ -7,6 +7,10 @@ const (
 	// there is other work: one part of so many.
 	sweepShare = 20
 
+	// idleShare is what this becomes while many groups wait for a time: one more part for each so many.
+	idleShare       = 100
+	sleepersOfShare = 1000
+
 	// sweepCredit is for how long everything may be read without being rationed when
 	// there is nothing else to do. It comes back with the share of the time that was not used.
 	sweepCredit = 500 * time.Millisecond
@@ -57,5 +61,5 @@ func (t *queueTable) share() int {
 	if !t.aged {
 		return 2 // there is no other way to find work
 	}
-	return sweepShare
+	return min(sweepShare+len(t.asleep.groups)/sleepersOfShare, idleShare)
 }
