@@ -1,7 +1,10 @@
 // Package shorten bounds texts that others wrote: errors, and what applications name.
 package shorten
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // cutMark ends a text that was cut.
 const cutMark = "... (cut)"
@@ -39,4 +42,14 @@ func Characters(text string, most int) string {
 		}
 	}
 	return text
+}
+
+// Storable replaces what a character set does not have: the characters above the highest one of it.
+func Storable(text string, highest rune) string {
+	return strings.Map(func(r rune) rune {
+		if r > highest {
+			return '?'
+		}
+		return r
+	}, text)
 }

@@ -469,3 +469,36 @@ func TestG1_G2_AClaimOfWhichNothingIsKnownGoesBack(t *testing.T) {
 		t.Errorf("%d lost, %v", len(lost), err)
 	}
 }
+
+// An error is cut to what its column holds, and what the column's character set cannot hold is replaced.
+func TestErrorsFitTheirColumn(t *testing.T) {
+	t.Parallel()
+	const text = "éé受😀 1234567890"
+	for typ, want := range map[string]string{
+		"varchar(10)": "éé受😀 12345", "varchar(8) CHARACTER SET latin1": "???? 123", "text CHARACTER SET utf8mb3": "éé受? 1234567890", "char(3)": "éé受",
+		"tinytext": text, "varbinary(4)": "éé",
+	} {
+		e := custom(t, "varchar(36)", "integer", "datetime(6)")
+		e.exec("ALTER TABLE `Out ``Box` MODIFY last_error " + typ)
+		for _, key := range []string{"a", "b"} {
+			e.insert(adaptertest.QueueRow{Table: e.tables[0].Name, Key: key, Payload: "{}", CreatedAt: born})
+		}
+		q := e.open()
+		rows := e.claim(q, 10)
+		for i, outcome := range []outbox.Outcome{outbox.OutcomeDead, outbox.OutcomeRetry} {
+			long := text
+			if typ == "tinytext" && i == 1 {
+				long = strings.Repeat(text, 100)
+			}
+			lost, err := q.Settle(t.Context(), []adapters.ClaimResult{{Claim: rows[i].Claim, Outcome: outcome, Attempts: 1, Error: long}})
+			if err != nil || len(lost) > 0 {
+				t.Fatalf("%s: %d lost, %v", typ, len(lost), err)
+			}
+		}
+		for _, row := range e.rows() {
+			if !strings.HasPrefix(row.Error, want) || len(row.Error) > 255 {
+				t.Errorf("%s has %q, want %q", typ, row.Error, want)
+			}
+		}
+	}
+}

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/internal/shorten"
 )
 
 // laneEpoch is a lane as it was taken.
@@ -85,14 +87,14 @@ func (s *statements) errorText(text string) any {
 	case "utf8mb3", "utf8":
 		last = 0xFFFF
 	}
-	runes := []rune(text)
-	if of.length > 0 && int64(len(runes)) > of.length {
-		runes = runes[:of.length]
+	if text = shorten.Storable(text, last); of.length == 0 {
+		return text
 	}
-	for i, r := range runes {
-		if r > last {
-			runes[i] = '?'
+	if text = shorten.Characters(text, int(of.length)); strings.HasSuffix(of.kind, "text") || of.bytes() { // whose length is in bytes
+		for int64(len(text)) > of.length {
+			_, last := utf8.DecodeLastRuneInString(text)
+			text = text[:len(text)-last]
 		}
 	}
-	return string(runes)
+	return text
 }

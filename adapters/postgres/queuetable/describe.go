@@ -35,7 +35,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	c := &t.sql.layout.Columns
 	t.sql.types = queueTypes{
 		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
-		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain,
+		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain, failure: columns[c.Error].Cut,
 	}
 	if t.sql.layout.GroupByType {
 		t.sql.types.group = "text"
@@ -55,7 +55,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	}
 	text := t.sql.text(indexes)
 	q.mu.Lock() // settling reads them
-	t.text = text
+	t.text, t.highest = text, pg.Highest(conn.Conn())
 	q.mu.Unlock()
 	t.described = true
 	return nil

@@ -86,6 +86,7 @@ type queueTable struct {
 	location  pg.Location
 	described bool // the fields up to the next blank line have been found out
 	text      queueText
+	highest   rune // of errors; see [pg.Highest]
 	aged      bool // unfinished rows can be read by age
 	heldAged  bool // and those that are being processed come in that order too
 	whole     bool // those of a group come in one order

@@ -13,6 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
+	"github.com/outriderhq/outrider/internal/shorten"
 )
 
 // Settle implements [adapters.Queue]: a statement for each outcome and table,
@@ -89,6 +90,7 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
 	e := queuerow.EffectOf(layout, r)
+	e.Error = shorten.Storable(e.Error, t.highest)
 	text := ""
 	switch e.Change {
 	case queuerow.Done:

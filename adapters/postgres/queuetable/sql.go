@@ -19,7 +19,6 @@ import (
 // hide rows silently. The time zone is left alone: a timestamp without one
 // must come out as it does for the others on the table (docs/flowcatalyst.md).
 var queueSettings = `
-SET client_encoding = 'UTF8';
 SET default_transaction_isolation = 'read committed';
 SET row_security = off;
 SET jit = off;
@@ -45,6 +44,8 @@ type queueSQL struct {
 // queueTypes are types as a cast names them, without modifiers.
 type queueTypes struct {
 	key, group, status, created, claimed, payload string
+
+	failure string // of the error, with modifiers
 }
 
 // fill puts the layout's names into a template: {t} is the table, {key} and so
@@ -67,7 +68,7 @@ func (q *queueSQL) fill(template string, more ...string) string {
 		"{processing}", pg.Literal(s.Processing),
 		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.Again()),
 		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead), "{dead}", pg.Literals(q.layout.Dead()...),
-		"{status type}", cmp.Or(q.types.status, "text"),
+		"{status type}", cmp.Or(q.types.status, "text"), "{error type}", cmp.Or(q.types.failure, "text"),
 		"{key[]}", q.types.key + "[]",
 		"{group[]}", cmp.Or(q.types.group, "text") + "[]",
 		"{created[]}", q.types.created + "[]",

@@ -203,3 +203,24 @@ func (e *queueEnv) followRows(t *testing.T, q *Queue, want int, grouped bool) {
 	}
 	settle(t, q, adapters.ClaimResult{Claim: last[0].Claim, Outcome: outbox.OutcomeDelivered})
 }
+
+// An error is cut to what its column holds.
+func TestErrorsFitTheirColumn(t *testing.T) {
+	t.Parallel()
+	base := newQueueEnv(t)
+	base.exec("CREATE DOMAIN short AS varchar(7)")
+	for typ, want := range map[string]string{"varchar(10)": "ééééééé123", "public.short": "ééééééé", "text": "ééééééé1234567"} {
+		e := base.indexed(t, "error", typ)
+		e.exec("INSERT INTO " + e.tables[0].Name + " (id) VALUES ('a'), ('b')")
+		q := opened(t, e)
+		pgtest.Must(t, q.Check(e.ctx))
+		rows := claimAll(t, q)
+		settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.OutcomeDead, Attempts: 1, Error: "ééééééé1234567"})
+		settle(t, q, adapters.ClaimResult{Claim: rows[1].Claim, Outcome: outbox.OutcomeRetry, Attempts: 1, Error: "ééééééé1234567"})
+		for _, row := range e.rows() {
+			if row.Error != want {
+				t.Errorf("%s has %q, want %q", typ, row.Error, want)
+			}
+		}
+	}
+}

@@ -113,7 +113,7 @@ func (q *queueSQL) written(o settlement) []string {
 		set = append(set, "{set:attempts} = s.attempts")
 	}
 	if o.withError && c.Error != "" {
-		set = append(set, "{set:error} = s.error")
+		set = append(set, "{set:error} = s.error::{error type}") // a cast cuts what is too long
 	}
 	if c.NextAttempt != "" && !o.done {
 		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")

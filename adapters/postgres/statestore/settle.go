@@ -11,6 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/internal/shorten"
 )
 
 const (
@@ -199,7 +200,7 @@ const partBytes = 4 << 20
 // settleParked deletes and writes the parked rows of the lanes alive, in one
 // round trip unless they are large. Unparked rows go first, so that a seq may be used again.
 func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) error {
-	gone, lanes, parts := parkedParts(settlements, alive)
+	gone, lanes, parts := parkedParts(settlements, alive, pg.Highest(tx.Conn()))
 	batch := &pgx.Batch{}
 	if len(gone.seqs) > 0 {
 		batch.Queue(unparkSQL, gone.routes, gone.slots, gone.seqs)
@@ -219,7 +220,7 @@ func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlem
 }
 
 // parkedParts are the keys of rows to delete, what was stored of each lane, and the rows to write, in parts for one statement each.
-func parkedParts(settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) (gone, lanes parkedColumns, parts []*parkedColumns) {
+func parkedParts(settlements []adapters.Settlement, alive map[adapters.LaneRef]bool, highest rune) (gone, lanes parkedColumns, parts []*parkedColumns) {
 	var kept *parkedColumns
 	for i := range settlements {
 		t := &settlements[i]
@@ -232,7 +233,7 @@ func parkedParts(settlements []adapters.Settlement, alive map[adapters.LaneRef]b
 		for j := range t.Park {
 			p := &t.Park[j]
 			if kept == nil || kept.bytes+len(p.Payload) > partBytes {
-				kept = &parkedColumns{}
+				kept = &parkedColumns{highest: highest}
 				parts = append(parts, kept)
 			}
 			kept.add(t.LaneRef, p)
@@ -251,7 +252,8 @@ type parkedColumns struct {
 	attempts, formers                                             []int32 // formers: [adapters.Parked.Was]
 	dues                                                          []*time.Time
 	payloads                                                      [][]byte
-	bytes                                                         int // of payloads
+	bytes                                                         int  // of payloads
+	highest                                                       rune // of texts for people
 }
 
 func (c *parkedColumns) addKey(lane adapters.LaneRef, seq int64) {
@@ -275,8 +277,8 @@ func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 		due = &p.NextAttemptAt
 	}
 	c.dues = append(c.dues, due)
-	c.errors = append(c.errors, staterow.Clean(p.LastError))
-	c.tries, c.failures = append(c.tries, staterow.EncodeTries(p.Tries)), append(c.failures, staterow.FailureColumn(lane.Route, p))
+	c.errors = append(c.errors, shorten.Storable(staterow.Clean(p.LastError), c.highest))
+	c.tries, c.failures = append(c.tries, shorten.Storable(staterow.EncodeTries(p.Tries), c.highest)), append(c.failures, staterow.FailureColumn(lane.Route, p))
 	c.ids = append(c.ids, staterow.Pack(p.ID))
 	c.types = append(c.types, staterow.Pack(p.Type))
 	c.positions = append(c.positions, p.Position)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -48,6 +49,7 @@ func (c *Connection) PoolConfig() (*pgxpool.Config, error) {
 	if params := pc.ConnConfig.RuntimeParams; params["application_name"] == "" && c.Application != "" {
 		params["application_name"] = c.Application
 	}
+	pc.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // what Go writes; the server's default is the encoding of the database
 	pinConnections(pc)
 	restAfterRefusals(pc)
 	return pc, nil
@@ -106,6 +108,17 @@ func ConnectBeside(ctx context.Context, pool *pgxpool.Pool, adjust func(*pgx.Con
 		return nil, err
 	}
 	return conn, nil
+}
+
+// Highest is the last character of which the database's encoding has all before it. Another one can fail a statement.
+func Highest(conn *pgx.Conn) rune {
+	switch conn.PgConn().ParameterStatus("server_encoding") {
+	case "UTF8", "SQL_ASCII":
+		return unicode.MaxRune
+	case "LATIN1":
+		return unicode.MaxLatin1
+	}
+	return unicode.MaxASCII
 }
 
 // looksSplit reports whether a host contains what belongs to a password: one

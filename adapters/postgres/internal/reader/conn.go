@@ -54,7 +54,6 @@ func formatOf(oid uint32) int16 {
 // empty most of the time. The sort that remains is of the late positions of one
 // read. Row security must not hide rows silently: they would be lost.
 const fetchSettings = `
-SET client_encoding = 'UTF8';
 SET default_transaction_isolation = 'read committed';
 SET default_transaction_read_only = on;
 SET row_security = off;
