@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
@@ -87,7 +86,7 @@ func timeText(micros int64) string {
 	case math.MaxInt64:
 		return "infinity"
 	}
-	t := time.UnixMicro(micros + wire.PostgresEpoch).UTC()
+	t := wire.Time(micros)
 	if year := t.Year(); year <= 0 { // there is no year 0: before 1 comes 1 BC
 		return fmt.Sprintf("%04d-%sZ BC", 1-year, t.Format("01-02 15:04:05.000000"))
 	}

@@ -35,7 +35,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	c := &t.sql.layout.Columns
 	t.sql.types = queueTypes{
 		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
-		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain, failure: columns[c.Error].Cut,
+		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain, due: columns[c.NextAttempt].Plain, failure: columns[c.Error].Cut,
 	}
 	if t.sql.layout.GroupByType {
 		t.sql.types.group = "text"

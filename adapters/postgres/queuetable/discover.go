@@ -2,6 +2,7 @@ package queuetable
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
@@ -252,7 +253,10 @@ func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...a
 			page.held++
 			continue
 		}
-		if n++; n == 1 {
+		if n++; at.created == math.MaxInt64 {
+			continue // nothing that comes is behind infinity
+		}
+		if !page.first.set {
 			page.first = at
 		}
 		page.last = at

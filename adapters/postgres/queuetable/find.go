@@ -45,7 +45,7 @@ func (q *queueSQL) find() string {
 		payload, _ = q.deadPayload()
 	}
 	return q.fill(`SELECT {key}::text, ` + q.groupText() + `, ` + q.deadText() + `, ` + payload + `, {status}::text,
-    {created}::timestamptz, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
+    ` + instant("{created}") + `, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
     ` + q.timeText(q.layout.Columns.Done, "{done}") + `, ` + q.timeText(q.layout.Columns.Updated, "{updated}") + `
 FROM {t} t` + q.notedAny() + ` WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
 }
@@ -55,7 +55,7 @@ func (q *queueSQL) timeText(column, name string) string {
 	if column == "" {
 		return "NULL::timestamptz"
 	}
-	return name + "::timestamptz"
+	return instant(name)
 }
 
 // scanFound reads a row of find.

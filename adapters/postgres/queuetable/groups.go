@@ -70,7 +70,7 @@ const queueMargin = 5 * time.Second
 
 // from is where reading the group starts.
 func (g *queueGroup) from() int64 {
-	if g.since < math.MinInt64+queueMargin.Microseconds() {
+	if g.since < math.MinInt64+queueMargin.Microseconds() || g.since == math.MaxInt64 { // of infinity
 		return unknownSince
 	}
 	return g.since - queueMargin.Microseconds()

@@ -254,7 +254,7 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 		}
 		return false
 	}
-	if at.created >= v.blocked { // of rows that were created at once only the server knows the order
+	if v.blocked < math.MaxInt64 && at.created >= v.blocked { // of rows that were created at once only the server knows the order
 		v.keep(at.created)
 		return true
 	}

@@ -45,6 +45,7 @@ type queueSQL struct {
 type queueTypes struct {
 	key, group, status, created, claimed, payload string
 
+	due     string // of the next attempt
 	failure string // of the error, with modifiers
 }
 
@@ -300,7 +301,7 @@ const (
 func (q *queueSQL) lookColumns() string {
 	claimed, held, wait := "CASE WHEN {status} = {processing} THEN {claimed} END", "{status} = {processing}", "0::float8"
 	if q.layout.Columns.NextAttempt != "" {
-		wait = "coalesce(extract(epoch FROM {next_attempt} - now()), 0)::float8"
+		wait = "coalesce(" + until("{next_attempt}", q.types.due) + ", 0)"
 	}
 	if q.layout.Claimless() {
 		claimed, held, wait = "NULL::text", heldHere, q.waitHere()

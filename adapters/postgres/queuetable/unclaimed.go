@@ -89,11 +89,11 @@ func (q *queueSQL) lookBytes() string {
 
 // waitHere is for how many seconds a row is not to be taken, a template.
 func (q *queueSQL) waitHere() string {
-	recent := "{created} + $7::text::float8 * interval '1 s'"
+	recent := until("({created} + $7::text::float8 * interval '1 s')", q.types.created)
 	if q.keeps(q.layout.Columns.NextAttempt) {
-		recent = "greatest({next_attempt}, " + recent + ")"
+		recent = "greatest(" + until("{next_attempt}", q.types.due) + ", " + recent + ")"
 	}
-	return "coalesce(extract(epoch FROM " + recent + " - now()), 0)::float8"
+	return "coalesce(" + recent + ", 0)"
 }
 
 // attemptsHere are the failed attempts of a row that was looked at, a template.

@@ -44,7 +44,7 @@ func (q *Queue) waitingIn(ctx context.Context, t *queueTable, after adapters.Dea
 	if sql.layout.Columns.Attempts != "" {
 		attempts = "coalesce({attempts}, 0)::int"
 	}
-	rows, err := q.pool.Query(ctx, sql.fill(`SELECT {created}::text, {key}::text, t.xmin::text || t.ctid::text, `+sql.timeText(sql.layout.Columns.NextAttempt, "{next_attempt}")+
+	rows, err := q.pool.Query(ctx, sql.fill(`SELECT {created}::text, {key}::text, t.xmin::text || t.ctid::text, `+sql.timeText(sql.layout.Columns.NextAttempt, "least({next_attempt}, '9999-12-31')")+
 		`, `+attempts+` FROM {t} t WHERE {status} IN ({waiting})`+place+` ORDER BY {created}, {key} LIMIT $1`), args...)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ RETURNING w.n::int, ` + q.marked())
 func (q *queueSQL) seen() string {
 	due := ""
 	if q.layout.Columns.NextAttempt != "" {
-		due = " AND ({next_attempt} IS NULL OR {next_attempt} <= now())"
+		due = " AND ({next_attempt} IS NULL OR {next_attempt} <= " + nowOf(q.types.due) + ")"
 	}
 	return "{key} IS NOT DISTINCT FROM w.key AND ({status} IN ({waiting})) IS TRUE" + due
 }
@@ -116,7 +116,7 @@ func (q *queueSQL) written(o settlement) []string {
 		set = append(set, "{set:error} = s.error::{error type}") // a cast cuts what is too long
 	}
 	if c.NextAttempt != "" && !o.done {
-		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")
+		set = append(set, "{set:next_attempt} = coalesce("+q.dueValue()+", {next_attempt})")
 	}
 	if ends := q.ended(); ends != "" {
 		set = append(set, ends)
@@ -218,6 +218,6 @@ func (q *queueSQL) waitingAgain() string {
 
 // count counts the rows that are being processed. Parameter: at most how many.
 func (q *queueSQL) count() string {
-	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(r.claimed)), 0)::float8
+	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(` + instant("r.claimed") + `)), 0)::float8
 FROM (SELECT {claimed} AS claimed FROM {t} t WHERE {status} = {processing} LIMIT $1) r`)
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -14,7 +15,12 @@ import (
 // PostgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.
 const PostgresEpoch = 946_684_800_000_000
 
-// TimeFromBinary decodes a timestamptz; null is the zero time.
+// Time is a time in microseconds since 2000.
+func Time(micros int64) time.Time {
+	return time.Unix(PostgresEpoch/1_000_000+micros/1_000_000, micros%1_000_000*1000).UTC()
+}
+
+// TimeFromBinary decodes a timestamptz; null is the zero time. Messages are read by many, who write years with four digits.
 func TimeFromBinary(v []byte) (time.Time, error) {
 	if v == nil {
 		return time.Time{}, nil
@@ -23,7 +29,11 @@ func TimeFromBinary(v []byte) (time.Time, error) {
 	if micros == math.MaxInt64 || micros == math.MinInt64 {
 		return time.Time{}, errors.New("a message cannot carry the time infinity")
 	}
-	return time.UnixMicro(micros + PostgresEpoch).UTC(), nil
+	t := Time(micros)
+	if y := t.Year(); y < 0 || y > 9999 {
+		return time.Time{}, fmt.Errorf("a message cannot carry a time of the year %d", y)
+	}
+	return t, nil
 }
 
 // Int32FromBinary decodes an integer.

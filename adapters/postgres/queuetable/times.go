@@ -1,0 +1,36 @@
+package queuetable
+
+// A timestamp may be infinite, or of a year that neither JSON nor Go's clients can carry, and nothing can be subtracted from it. One without a
+// time zone says local time: in the hour before clocks go back it is compared as such, or it would be taken for one of the hour after.
+
+const localType = "timestamp without time zone"
+
+// ordinary is an expression where a time is one that everything can carry, and NULL otherwise.
+func ordinary(time, expression string) string {
+	return "CASE WHEN " + time + " BETWEEN '0001-01-01' AND '9999-12-31' THEN " + expression + " END"
+}
+
+// instant is a time as it is shown.
+func instant(time string) string { return ordinary(time, "("+time+")::timestamptz") }
+
+// nowOf is the present time for a comparison with a column of a type.
+func nowOf(typ string) string {
+	if typ == localType {
+		return "localtimestamp"
+	}
+	return "now()"
+}
+
+// until is how many seconds are left until a time of a type.
+func until(time, typ string) string {
+	return "(extract(epoch FROM " + time + ")::float8 - extract(epoch FROM " + nowOf(typ) + ")::float8)"
+}
+
+// dueValue is what a settle writes for when a row is due. A local time is never earlier than it is, and none that has been: in the hour that
+// comes twice a pause is not shorter than it was meant.
+func (q *queueSQL) dueValue() string {
+	if q.types.due != localType {
+		return "s.due"
+	}
+	return "greatest(s.due::timestamp, localtimestamp + (s.due - now()))"
+}
