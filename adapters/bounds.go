@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/internal/shorten"
 
@@ -92,7 +93,7 @@ func members(object []byte) int {
 	return n
 }
 
-// Limit cuts names that are too long and returns an error that says which; nil: none
+// Limit cuts names that are too long, and removes times that a message cannot carry. It returns an error that says which; nil: none
 // was.
 func (r *Row) Limit() error {
 	if len(r.ID) <= MaxRowNameBytes && len(r.Group) <= MaxRowNameBytes {
@@ -104,11 +105,26 @@ func (r *Row) Limit() error {
 // LimitAttributes is [Row.Limit] for all but the id and the group, by which rows of
 // a queue are settled and claimed.
 func (r *Row) LimitAttributes() error {
-	if max(len(r.Type), len(r.AggregateType), len(r.AggregateID), len(r.Tenant)) <= MaxRowNameBytes {
+	if max(len(r.Type), len(r.AggregateType), len(r.AggregateID), len(r.Tenant)) <= MaxRowNameBytes && Carried(r.CreatedAt) && Carried(r.OccurredAt) {
 		return nil
 	}
-	return errors.Join(limitName("type", &r.Type), limitName("aggregate_type", &r.AggregateType),
+	return errors.Join(limitTime("created_at", &r.CreatedAt), limitTime("occurred_at", &r.OccurredAt), limitName("type", &r.Type), limitName("aggregate_type", &r.AggregateType),
 		limitName("aggregate_id", &r.AggregateID), limitName("tenant", &r.Tenant))
+}
+
+// Carried reports whether a message and JSON can carry a time: one whose year has at most four digits.
+func Carried(t time.Time) bool {
+	const first, last = -62_167_219_200, 253_402_300_799 // seconds since 1970
+	return first <= t.Unix() && t.Unix() <= last
+}
+
+func limitTime(what string, at *time.Time) error {
+	if Carried(*at) {
+		return nil
+	}
+	year := at.Year()
+	*at = time.Time{}
+	return fmt.Errorf("%s: a message cannot carry a time of the year %d", what, year)
 }
 
 func limitName(what string, name *string) error {

@@ -15,7 +15,7 @@ import (
 // anchorSQL returns the row at a position, whichever its slot, and whether the slot
 // of the anchor has a younger row below it that the cursor covers.
 const anchorSQL = `
-SELECT r.slot, r.id, r.created_at,
+SELECT r.slot, r.id, {created},
        EXISTS (SELECT 1 FROM {table} b WHERE b.slot = $2 AND b.position <= $1
                AND (b.position <= $4 OR pg_visible_in_snapshot(b.xid, $3::pg_snapshot)) AND b.created_at > $5)
 FROM (SELECT 1) AS one LEFT JOIN LATERAL (
@@ -30,12 +30,15 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a
 	var slot *int16
 	var id *string
 	var created *time.Time
-	query := strings.NewReplacer("{table}", s.base.Quoted, "{id}", wire.CutName("o.id", pgtype.TextOID)).Replace(anchorSQL)
+	query := strings.NewReplacer("{table}", s.base.Quoted, "{id}", wire.CutName("o.id", pgtype.TextOID), "{created}", wire.Instant("r.created_at")).Replace(anchorSQL)
 	err = q.QueryRow(ctx, query, c.Position, int16(c.Anchor.Slot), c.Snapshot, c.Base, time.UnixMicro(c.Anchor.Born)).Scan(&slot, &id, &created, &below)
 	if err != nil || slot == nil {
 		return a, below, err
 	}
-	row := adapters.Row{ID: *id, Slot: int(*slot), CreatedAt: *created}
+	row := adapters.Row{ID: *id, Slot: int(*slot)}
+	if created != nil {
+		row.CreatedAt = *created
+	}
 	_ = row.Limit() // a row that was read has its id cut likewise
 	return row.Anchor(), below, nil
 }

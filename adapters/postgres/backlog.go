@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // backlogSQL counts along the primary key, at most $4 rows of each slot, and
 // looks at the first row of each.
-const backlogSQL = `
-SELECT s.i, c.n, f.created_at
+var backlogSQL = `
+SELECT s.i, c.n, ` + wire.Instant("f.created_at") + `
 FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS s(slot, after, upto, i)
 CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM (

@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.Finder = (*Source)(nil)
@@ -21,10 +22,10 @@ var _ adapters.Finder = (*Source)(nil)
 const findNewest = 1000
 
 // foundColumns are what a search returns of a row.
-const foundColumns = `o.slot, o.position, o.xid::text::bigint, o.id, o.type, coalesce(o.message_group, ''), coalesce(o.aggregate_type, ''),
-    coalesce(o.aggregate_id, ''), coalesce(o.tenant_id, ''), CASE WHEN octet_length(o.tags::text) <= 1048576 THEN o.tags::text END, o.created_at`
+var foundColumns = `o.slot, o.position, o.xid::text::bigint, o.id, o.type, coalesce(o.message_group, ''), coalesce(o.aggregate_type, ''),
+    coalesce(o.aggregate_id, ''), coalesce(o.tenant_id, ''), CASE WHEN octet_length(o.tags::text) <= 1048576 THEN o.tags::text END, ` + wire.Instant("o.created_at")
 
-const (
+var (
 	// findSQL looks by an index on the id. Parameters: id, limit.
 	findSQL = `SELECT ` + foundColumns + ` FROM {table} o WHERE o.id = $1 ORDER BY o.slot, o.position DESC LIMIT $2`
 
@@ -77,11 +78,13 @@ func scanFound(row pgx.CollectableRow) (f adapters.FoundRow, err error) {
 	r := &f.Row
 	var xid int64
 	var tags *string
-	var created time.Time
+	var created *time.Time
 	if err := row.Scan(&r.Slot, &r.Position, &xid, &r.ID, &r.Type, &r.Group, &r.AggregateType, &r.AggregateID, &r.Tenant, &tags, &created); err != nil {
 		return f, err
 	}
-	r.CreatedAt = created
+	if created != nil {
+		r.CreatedAt = *created
+	}
 	if tags != nil {
 		_ = json.Unmarshal([]byte(*tags), &r.Tags) // what is no object of strings has no tags that match
 	}

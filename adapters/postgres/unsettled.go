@@ -13,7 +13,7 @@ import (
 // itself what is visible, where reading takes late rows from the list of a snapshot. Parameters are arrays with one entry per lane:
 // slot, L, S, W (null: no window is open), paged, base, positions settled behind L, and the position from which to look;
 // then the position and the snapshot of the mark, and limits of rows and of entries of the index that are looked at for late rows.
-const unsettledSQL = `
+var unsettledSQL = `
 WITH lanes AS MATERIALIZED (
     SELECT m.*, m.beyond_text::bigint[] AS beyond
     FROM unnest($1::smallint[], $2::bigint[], $3::pg_snapshot[], $4::pg_snapshot[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[])

@@ -251,5 +251,8 @@ func (o *Operators) columns(d Dialect) string {
 // known is a value's time; zero: it is none.
 func known(d Dialect, value any) time.Time {
 	at, _ := d.Time("", value) // looking has no use for what is wrong with it
+	if !adapters.Carried(at) {
+		return time.Time{}
+	}
 	return at
 }

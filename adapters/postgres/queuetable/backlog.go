@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.UnfinishedCounter = (*Queue)(nil)
@@ -57,5 +58,5 @@ func (q *queueSQL) unfinished(indexes queueIndexes) string {
 		counted = `(SELECT {created} AS created FROM {t} t WHERE {status} IN ({waiting}) ORDER BY {created}, {key} LIMIT $1)
       UNION ALL (SELECT {created} FROM {t} t WHERE {status} = {processing} LIMIT greatest($1, ` + strconv.Itoa(heldMost) + `))`
 	}
-	return q.fill("SELECT count(*), min(" + instant("s.created") + ")\nFROM (" + counted + ") s")
+	return q.fill("SELECT count(*), min(" + wire.Instant("s.created") + ")\nFROM (" + counted + ") s")
 }

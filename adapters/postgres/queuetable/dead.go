@@ -13,6 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.DeadRows = (*Queue)(nil)
@@ -171,8 +172,8 @@ FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
-            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queuerow.DeadPageBytes) + `) AS size, ` + instant(died) + ` AS died,
-            coalesce(` + ordinary("{created}", "(extract(epoch FROM {created}) * 1000000)::bigint") + `, 0) AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
+            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queuerow.DeadPageBytes) + `) AS size, ` + wire.Instant(died) + ` AS died,
+            coalesce(` + wire.Ordinary("{created}", "(extract(epoch FROM {created}) * 1000000)::bigint") + `, 0) AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
         FROM {t} t` + q.noted(true) + `
         WHERE {status} IN ({dead})` + where + order + `
         LIMIT ` + limit + `

@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var (
@@ -120,7 +121,7 @@ func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) adapters.Find
 func (q *Queue) examineStuck(ctx context.Context, t *queueTable) adapters.Finding {
 	const most = 10_000
 	subject := "table " + t.name + ": rows being processed"
-	stuck := t.sql.fill(`SELECT count(*), coalesce(extract(epoch FROM now() - min(` + instant("s.claimed") + `)), 0)::float8, count(*) FILTER (WHERE s.claimed IS NULL)
+	stuck := t.sql.fill(`SELECT count(*), coalesce(extract(epoch FROM now() - min(` + wire.Instant("s.claimed") + `)), 0)::float8, count(*) FILTER (WHERE s.claimed IS NULL)
 FROM (SELECT {claimed} AS claimed FROM {t} t
       WHERE {status} = {processing} AND ({claimed} IS NULL OR {claimed} < now() - make_interval(secs => $1)) LIMIT $2) s`)
 	var rows, undated int

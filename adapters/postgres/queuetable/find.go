@@ -11,6 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.Finder = (*Queue)(nil)
@@ -45,7 +46,7 @@ func (q *queueSQL) find() string {
 		payload, _ = q.deadPayload()
 	}
 	return q.fill(`SELECT {key}::text, ` + q.groupText() + `, ` + q.deadText() + `, ` + payload + `, {status}::text,
-    ` + instant("{created}") + `, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
+    ` + wire.Instant("{created}") + `, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
     ` + q.timeText(q.layout.Columns.Done, "{done}") + `, ` + q.timeText(q.layout.Columns.Updated, "{updated}") + `
 FROM {t} t` + q.notedAny() + ` WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
 }
@@ -55,7 +56,7 @@ func (q *queueSQL) timeText(column, name string) string {
 	if column == "" {
 		return "NULL::timestamptz"
 	}
-	return instant(name)
+	return wire.Instant(name)
 }
 
 // scanFound reads a row of find.

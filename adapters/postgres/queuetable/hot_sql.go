@@ -70,7 +70,7 @@ SELECT coalesce(%s, '%d'), p.id, p.tid::text, p.type, p.payload, p.aggregate_typ
     p.aggregate_id, p.tenant, p.headers, p.stored::text, %s, CASE WHEN p.hot_sure THEN pg_catalog.pg_current_xact_id()::text END, b.before%s
 FROM (SELECT %s, %s AS hot_group, %s AS hot_sure FROM published t) p
 CROSS JOIN LATERAL (%s) b
-ORDER BY p.created, p.key`, ordinary("p.created", fmt.Sprintf("((extract(epoch FROM p.created) * 1000000)::bigint - %d)::text", wire.PostgresEpoch)), int64(math.MaxInt64), q.groupName("p.hot_group"), extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
+ORDER BY p.created, p.key`, wire.Ordinary("p.created", fmt.Sprintf("((extract(epoch FROM p.created) * 1000000)::bigint - %d)::text", wire.PostgresEpoch)), int64(math.MaxInt64), q.groupName("p.hot_group"), extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
 		statements: map[string]string{},
 	}
 	if q.layout.Columns.Group != "" {

@@ -5,14 +5,6 @@ package queuetable
 
 const localType = "timestamp without time zone"
 
-// ordinary is an expression where a time is one that everything can carry, and NULL otherwise.
-func ordinary(time, expression string) string {
-	return "CASE WHEN " + time + " BETWEEN '0001-01-01' AND '9999-12-31' THEN " + expression + " END"
-}
-
-// instant is a time as it is shown.
-func instant(time string) string { return ordinary(time, "("+time+")::timestamptz") }
-
 // nowOf is the present time for a comparison with a column of a type.
 func nowOf(typ string) string {
 	if typ == localType {

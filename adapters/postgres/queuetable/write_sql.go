@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // take claims rows in the version that was looked at. Parameters, arrays with
@@ -218,6 +219,6 @@ func (q *queueSQL) waitingAgain() string {
 
 // count counts the rows that are being processed. Parameter: at most how many.
 func (q *queueSQL) count() string {
-	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(` + instant("r.claimed") + `)), 0)::float8
+	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(` + wire.Instant("r.claimed") + `)), 0)::float8
 FROM (SELECT {claimed} AS claimed FROM {t} t WHERE {status} = {processing} LIMIT $1) r`)
 }

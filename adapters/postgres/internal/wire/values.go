@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -20,7 +19,15 @@ func Time(micros int64) time.Time {
 	return time.Unix(PostgresEpoch/1_000_000+micros/1_000_000, micros%1_000_000*1000).UTC()
 }
 
-// TimeFromBinary decodes a timestamptz; null is the zero time. Messages are read by many, who write years with four digits.
+// Ordinary is an expression where a time is one that everything can carry and compute with, and NULL otherwise.
+func Ordinary(time, expression string) string {
+	return "CASE WHEN " + time + " BETWEEN '0001-01-01' AND '9999-12-31' THEN " + expression + " END"
+}
+
+// Instant is a time as it is shown.
+func Instant(time string) string { return Ordinary(time, "("+time+")::timestamptz") }
+
+// TimeFromBinary decodes a timestamptz; null is the zero time.
 func TimeFromBinary(v []byte) (time.Time, error) {
 	if v == nil {
 		return time.Time{}, nil
@@ -29,11 +36,7 @@ func TimeFromBinary(v []byte) (time.Time, error) {
 	if micros == math.MaxInt64 || micros == math.MinInt64 {
 		return time.Time{}, errors.New("a message cannot carry the time infinity")
 	}
-	t := Time(micros)
-	if y := t.Year(); y < 0 || y > 9999 {
-		return time.Time{}, fmt.Errorf("a message cannot carry a time of the year %d", y)
-	}
-	return t, nil
+	return Time(micros), nil
 }
 
 // Int32FromBinary decodes an integer.
