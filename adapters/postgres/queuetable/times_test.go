@@ -175,3 +175,45 @@ func carried(at time.Time) error {
 	_, err := at.MarshalJSON()
 	return err
 }
+
+// In the hour before clocks go back a local time is that of this hour, not of the next, which has the same.
+func TestG13_ARetryInTheHourThatComesTwice(t *testing.T) {
+	t.Parallel()
+	base := newQueueEnv(t)
+	back := time.Now().UTC().Add(10 * time.Minute)
+	local := back.Add(2 * time.Hour) // by summer time
+	base.exec(fmt.Sprintf("DO $do$ BEGIN EXECUTE format('ALTER DATABASE %%I SET timezone = ''<WIN>-1<SUM>-2,J1/0,J%d/%s''', current_database()); END $do$", yearDay(local), local.Format("15:04:05")))
+	e := base.typed(t, "key", "text")
+	e.exec("ALTER TABLE " + e.tables[0].Name + " ALTER made TYPE timestamp, ALTER taken TYPE timestamp, ALTER next_at TYPE timestamp, ALTER done_at TYPE timestamp")
+	_, err := Init(e.ctx, e.pool, e.layout, false, e.tables...)
+	pgtest.Must(t, err)
+	e.exec("INSERT INTO " + e.tables[0].Name + " (id, grp) VALUES ('soon', 'a'), ('later', 'b'), ('last', 'c')")
+	q := opened(t, e)
+	due := map[string]time.Duration{"soon": 10 * time.Millisecond, "later": 5 * time.Minute, "last": 20 * time.Minute}
+	for _, row := range claimAll(t, q) {
+		settle(t, q, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeRetry, Attempts: 1, Error: "no", At: time.Now().Add(due[row.ID])})
+	}
+	var got []string
+	for end := time.Now().Add(20 * time.Second); len(got) == 0 && time.Now().Before(end); {
+		for _, row := range claimAll(t, q) {
+			got = append(got, row.ID)
+		}
+	}
+	if len(got) != 1 || got[0] != "soon" {
+		t.Errorf("due are %q", got)
+	}
+	var left float64
+	pgtest.Must(t, q.pool.QueryRow(e.ctx, "SELECT extract(epoch FROM next_at - localtimestamp)::float8 FROM "+e.tables[0].Name+" WHERE id = 'last'").Scan(&left))
+	if left < 15*60 {
+		t.Errorf("the last one is due in %v s, sooner than its pause", left)
+	}
+}
+
+// yearDay is a day as a time zone's rule counts it: without February 29.
+func yearDay(at time.Time) int {
+	day := at.YearDay()
+	if leap := time.Date(at.Year(), 2, 29, 0, 0, 0, 0, time.UTC).Month() == time.February; leap && at.Month() > time.February {
+		day--
+	}
+	return day
+}
