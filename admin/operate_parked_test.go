@@ -101,3 +101,28 @@ func TestALimitAndAnEndBoundACommand(t *testing.T) {
 		t.Errorf("%d are left", left)
 	}
 }
+
+// A list reads no payloads: of a thousand messages with a megabyte each it would need a gigabyte. One that is shown has them.
+func TestG7_ListsReadNoPayloads(t *testing.T) {
+	t.Parallel()
+	op, _ := operator(t, 40)
+	list, err := op.Parked(t.Context(), adapters.ParkedFilter{})
+	must(t, err)
+	page, err := op.ParkedAfter(t.Context(), adapters.ParkedFilter{}, list[0].At)
+	must(t, err)
+	for _, m := range append(list, page...) {
+		if !m.Bare || m.Payload != nil || m.Size != 1024 {
+			t.Errorf("%s is listed with %d of %d bytes", m.ID, len(m.Payload), m.Size)
+		}
+	}
+	whole, err := op.ParkedWhole(t.Context(), adapters.ParkedFilter{}, 10<<10)
+	must(t, err)
+	for i, m := range whole {
+		if fits := i < 9; m.Bare == fits || (len(m.Payload) == 1024) != fits {
+			t.Errorf("message %d of 1 KiB of at most 10 KiB has %d bytes", i, len(m.Payload))
+		}
+	}
+	if len(list) != 40 || len(page) != 39 || len(whole) != 40 {
+		t.Errorf("%d, %d and %d messages", len(list), len(page), len(whole))
+	}
+}

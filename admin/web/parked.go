@@ -176,6 +176,7 @@ type messageData struct {
 	Text      string
 	Binary    bool
 	Meta      [][2]string
+	Size      int
 	Confirms  map[string]link // query of the page that confirms an action, by action
 	Followers link            // query of the list of its group
 }
@@ -212,7 +213,7 @@ func (s *server) message(r *http.Request) (*page, error) {
 
 // describe prepares a message for its page.
 func describe(p *admin.ParkedMessage, shown bool) messageData {
-	d := messageData{ParkedMessage: p, Key: keyOf(p), Shown: shown, Confirms: map[string]link{}}
+	d := messageData{ParkedMessage: p, Key: keyOf(p), Shown: shown, Size: int(p.Size), Confirms: map[string]link{}}
 	for _, name := range sortedNames(p.Metadata) {
 		value := admin.Masked
 		if shown {
