@@ -42,6 +42,9 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 	}
 	names := &t.q.fields
 	find := options.Find().SetSort(bson.D{{Key: names.Created, Value: 1}, {Key: names.Key, Value: 1}}).SetLimit(int64(cmp.Or(f.Limit, adapters.DefaultParkedStep)))
+	if !f.Payload && !t.q.layout.TypeInPayload { // none is read
+		find.SetProjection(bson.D{{Key: names.Payload, Value: 0}})
+	}
 	cursor, err := coll.Find(ctx, filter, find)
 	if err != nil {
 		return nil, err

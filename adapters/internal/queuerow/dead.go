@@ -88,7 +88,11 @@ func (r *Record) died(updated any) time.Time {
 // deadRows is the statement for a page, along the index of these rows.
 func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) Statement {
 	c := &o.q.Layout.Columns
-	query := Statement{Text: "SELECT " + strings.Join([]string{o.columns(d), Short(d, c.Error), d.Raw(c.Updated)}, ", ") + " "}
+	columns := o.columns(d)
+	if !f.Payload && !o.q.Layout.TypeInPayload { // none is read
+		columns = Columns(d, o.q.Layout, 0, d.Raw(c.Claimed), d.Group())
+	}
+	query := Statement{Text: "SELECT " + strings.Join([]string{columns, Short(d, c.Error), d.Raw(c.Updated)}, ", ") + " "}
 	if f.ID == "" {
 		query = query.and(d.Aged(Dead))
 	} else {

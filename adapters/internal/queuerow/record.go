@@ -56,6 +56,17 @@ func (r *Record) Scan(rows *sql.Rows) error {
 	return rows.Scan(r.targets...)
 }
 
+// Left is how large a payload is that was left out and may be read, with [Record.Fill]; 0: there is none.
+func (r *Record) Left() int64 {
+	if r.stored > r.maxRow {
+		return 0
+	}
+	return r.stored
+}
+
+// Fill adds the payload that was left out.
+func (r *Record) Fill(payload []byte) { r.Payload, r.stored = payload, 0 }
+
 // Decode makes the row of a record with its group. Its Err has the values that cannot be decoded; the rest of the row is there all the same.
 func (r *Record) Decode() *adapters.Row {
 	group, slot := "", adapters.SlotOf("", r.sql.KeyText(r.Key))

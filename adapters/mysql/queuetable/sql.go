@@ -25,7 +25,8 @@ type statements struct {
 	byQueue, byAge, byStatus index
 
 	page, pageOn string // from a group on; from a place on, in a group
-	lock         string // and read what was chosen; the keys follow
+	lock         string // and read what was chosen, but for large payloads; the keys follow
+	payload      string // of a row, by its key
 	queuerow.Settles
 	take, renew, back string
 	unclaim           string // as back, for claims that may have been made
@@ -210,7 +211,8 @@ func (s *statements) build() {
 	s.page = page + " > ?" + order
 	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
 
-	s.full = queuerow.Columns(s, s.layout, s.maxRow, "NULL", queue)
+	s.full = queuerow.Columns(s, s.layout, min(s.maxRow, inlineBytes), "NULL", queue)
+	s.payload = "SELECT " + my.Quote(c.Payload) + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + key + " = ?"
 	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {
 		s.lock += skipLocked

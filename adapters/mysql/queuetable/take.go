@@ -3,12 +3,14 @@ package queuetable
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -19,11 +21,13 @@ type picked struct {
 	queue string
 }
 
-// How many rows are read at a time, and of how many bytes at most: those that no longer fit are read in vain.
+// How many rows are read at a time, and of how many bytes about. A payload that is larger than inlineBytes is read by itself, when it
+// is known to fit.
 const (
-	chunkRows  = 500
-	firstChunk = 64
-	chunkBytes = 4 << 20
+	chunkRows   = 500
+	firstChunk  = 64
+	chunkBytes  = 4 << 20
+	inlineBytes = 32 << 10
 )
 
 // size is how many rows are locked and read by one statement.
@@ -61,7 +65,9 @@ func (v *turn) take(ctx context.Context, chosen []entry, most int) error {
 		if err != nil {
 			return err
 		}
-		rows, refused = v.pick(chosen, found, most)
+		if rows, refused, err = v.pick(ctx, tx, chosen, found, most); err != nil {
+			return err
+		}
 		stamp, err = v.mark(ctx, tx, now, rows)
 		return err
 	}
@@ -154,14 +160,17 @@ func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[
 			return nil, now, err
 		}
 		found[s.KeyText(r.Key)] = r
-		v.table.mean = (7*v.table.mean + int64(len(r.Payload)) + 7) / 8
+		v.table.mean = (7*v.table.mean + int64(len(r.Payload)) + r.Left() + 7) / 8
 	}
 	return found, now, rows.Err()
 }
 
 // pick decides which of the rows are claimed, in their order.
-func (v *turn) pick(chosen []entry, found map[string]*queuerow.Record, most int) (rows []picked, refused int) {
+func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[string]*queuerow.Record, most int) (rows []picked, refused int, err error) {
 	t, s := v.table, v.table.sql()
+	fits := func(size int64) bool {
+		return v.req.Bytes <= 0 || len(v.rows)+len(rows) == 0 || v.bytes+size <= v.req.Bytes
+	}
 	for i := range chosen {
 		e := &chosen[i]
 		p := v.progress(e.queue)
@@ -170,32 +179,50 @@ func (v *turn) pick(chosen []entry, found map[string]*queuerow.Record, most int)
 			continue
 		}
 		r := found[e.text]
+		delete(found, e.text) // its payload is kept by nothing if no route wants it
+		if r != nil && r.Left() > 0 && fits(r.Left()) {
+			if r, err = v.fill(ctx, tx, r); err != nil {
+				return nil, 0, err
+			}
+		}
 		if r == nil || r.Group.String != e.queue { // locked, claimed or changed meanwhile
 			v.wait(e.queue, p, time.Now().Add(blockedPause))
 			p.cut = e.queue != alone
 			continue
 		}
 		row := r.Decode()
-		if v.req.Match != nil && !v.req.Match(row) {
+		size := int64(len(row.Payload)) + r.Left()
+		if r.Left() == 0 && v.req.Match != nil && !v.req.Match(row) {
 			refused++
 			if later := v.req.Later == nil || v.req.Later(row); !later && v.req.Wants != 0 {
 				t.remember(e.text)
 			}
 			continue
 		}
-		fits := v.req.Bytes <= 0 || len(v.rows)+len(rows) == 0 || v.bytes+int64(len(row.Payload)) <= v.req.Bytes
-		if !fits || v.got+len(rows) >= most || v.room(p, e.queue) <= 0 {
+		if !fits(size) || v.got+len(rows) >= most || v.room(p, e.queue) <= 0 {
 			p.ended, p.cut = true, true
-			v.full = v.full || !fits
+			v.full = v.full || !fits(size)
 			delete(v.chosen, e.text)
 			continue
 		}
 		p.got++
-		v.bytes += int64(len(row.Payload))
+		v.bytes += size
 		row.Claim = &adapters.Claim{Table: t.Name, Key: row.ID, Attempts: r.Attempts}
 		rows = append(rows, picked{s.value(s.layout.Columns.Key, r.Key), row, e.queue})
 	}
-	return rows, refused
+	return rows, refused, nil
+}
+
+// fill reads the payload of a row that was left out; nil: the row is gone.
+func (v *turn) fill(ctx context.Context, tx querier, r *queuerow.Record) (*queuerow.Record, error) {
+	s := v.table.sql()
+	var payload sqlvalue.Bytes
+	err := tx.QueryRowContext(ctx, s.payload, s.value(s.layout.Columns.Key, r.Key)).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	r.Fill(payload)
+	return r, err
 }
 
 // unwantedMost bounds what is remembered of rows that no route wants.
