@@ -73,8 +73,11 @@ func (c *claim) begin(tables []*table) {
 		changed := c.req.Wants != t.wants || c.Slots != t.slots || c.Terms != t.terms
 		if changed { // what was passed over in this round may be wanted
 			t.wants, t.slots, t.terms = c.req.Wants, c.Slots, c.Terms
-			t.round, t.whole = round{began: c.began, partial: t.spot != spot{}}, time.Time{}
+			t.round, t.whole, t.rest = round{began: c.began, partial: t.spot != spot{}}, time.Time{}, time.Time{}
 			t.spot.in = t.spot.in && t.spot.queue == alone
+		}
+		if t.spot == (spot{}) { // a round begins
+			t.round.began = c.began
 		}
 		if changed || c.req.Wants == 0 {
 			t.unwanted = map[string]bool{}
@@ -101,7 +104,7 @@ func (c *claim) end(tables []*table) {
 			t.spot = spot{queue: t.spot.queue}
 		}
 		look := adapters.Look{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
-		if !v.around {
+		if look.Next = t.rest; !v.around {
 			look.Next = c.began
 		}
 		if v.cut {
@@ -120,6 +123,7 @@ func (c *claim) serve(ctx context.Context, t *table, most int) error {
 		return err
 	}
 	v := c.tables[t]
+	v.around = v.around || t.spot == spot{} && c.began.Before(t.rest)
 	most += v.got
 	for v.got < most && !c.full && !v.around && !v.cut {
 		if err := v.readPage(ctx, most); err != nil {

@@ -99,7 +99,7 @@ func (s *statements) After(at adapters.DeadKey) queuerow.Statement {
 // after is the condition that a row is behind a place: its creation twice, and its key.
 func (s *statements) after() string {
 	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
-	return created + " >= ? AND (" + created + " > ? OR " + key + " > ?)"
+	return "(" + created + " > ? OR " + created + " = ? AND " + key + " > ?)" // two ranges of an index, which a comparison of rows is not
 }
 
 // GroupName is the name of a group in outrider_queue.

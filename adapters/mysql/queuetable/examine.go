@@ -30,6 +30,9 @@ func (q *Queue) Check(ctx context.Context) error {
 			}
 			continue
 		}
+		if s.byKey() == "" {
+			q.log.WarnContext(ctx, keyless+"; add a unique one", "table", t.Name, "key", t.layout.Columns.Key)
+		}
 		if missing := s.missing(); len(missing) > 0 {
 			q.log.WarnContext(ctx, "an index is missing: claims read more than they need to; `outrider init` creates it", "table", t.Name, "index", missing[0].name)
 		}
@@ -137,11 +140,16 @@ func (q *Queue) examineTable(ctx context.Context, t *table, mariaDB bool) []adap
 	return f
 }
 
+const keyless = "no index begins with the column of the key: each claim reads and locks the whole table"
+
 // limits says what cannot hold on these columns.
 func (s *statements) limits(subject string, mariaDB bool) (f []adapters.Finding) {
 	c := &s.layout.Columns
 	warn := func(what, text, fix string) {
 		f = append(f, adapters.Finding{Level: adapters.LevelWarning, Subject: subject + ": " + what, Text: text, Fix: fix})
+	}
+	if s.byKey() == "" {
+		warn("key", keyless, "ALTER TABLE "+s.name+" ADD UNIQUE ("+my.Quote(c.Key)+")")
 	}
 	if s.columnOf(c.Payload).kind == "json" && !mariaDB {
 		warn("payloads", "the column "+c.Payload+" is of the type JSON, which MySQL writes anew: keys in another order, other spaces and numbers. "+

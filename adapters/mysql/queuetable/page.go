@@ -66,6 +66,7 @@ func (v *turn) readPage(ctx context.Context, most int) error {
 			}
 		}
 		if v.around || v.got >= most || v.full {
+			v.table.round.left = v.table.round.left || !v.around
 			v.stop(last)
 			return nil
 		}
@@ -107,17 +108,18 @@ func (v *turn) wrap() {
 	if !t.round.partial {
 		t.whole = t.round.began
 	}
+	t.rest = t.round.restAfter()
 	t.round = round{began: time.Now(), due: t.round.due}
 	if t.round.due.Before(t.round.began) {
 		t.round.due = time.Time{}
 	}
 	t.spot = spot{}
-	v.around = v.over || v.start == ""
+	v.around = v.over || v.start == "" || !t.rest.IsZero()
 	v.over = true
 }
 
 func (v *turn) page(ctx context.Context) (page []entry, err error) {
-	s, at := v.table.sql(), v.table.spot
+	s, at, began := v.table.sql(), v.table.spot, time.Now()
 	query, args := s.page, []any{[]byte(at.queue), pageRows}
 	if at.in {
 		created := s.value(s.layout.Columns.Created, at.created)
@@ -136,6 +138,7 @@ func (v *turn) page(ctx context.Context) (page []entry, err error) {
 		e.text = s.KeyText(e.key)
 		page = append(page, e)
 	}
+	v.table.round.took, v.table.round.read = v.table.round.took+time.Since(began), v.table.round.read+len(page)
 	return page, rows.Err()
 }
 
@@ -177,7 +180,7 @@ func (v *turn) consider(e *entry) bool {
 		return false
 	}
 	if v.room(p, e.queue) <= 0 {
-		p.ended = true
+		p.ended, v.table.round.left = true, true
 		return false
 	}
 	v.chosen[e.text] = true

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,5 +149,126 @@ func TestG8_ClaimsAreFlatBesideFinishedRows(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// passes claims until everything has been looked at, and returns how many rows that read.
+func (e *env) passes(q *Queue, req adapters.ClaimRequest) (read int) {
+	e.t.Helper()
+	for began := time.Now(); ; {
+		read += e.read(q, func() error {
+			rows, err := q.Claim(e.t.Context(), req)
+			if err == nil && len(rows) > 0 {
+				err = fmt.Errorf("claimed %d rows", len(rows))
+			}
+			return err
+		})
+		if !q.Looked().Since.Before(began) {
+			return read
+		}
+	}
+}
+
+// TestG8_UnwantedRowsOfOneTimeAreReadOnce: rows that no route wants are gone through page by page, also if one statement has inserted
+// all of them, and so at one time.
+func TestG8_UnwantedRowsOfOneTimeAreReadOnce(t *testing.T) {
+	t.Parallel()
+	const n = 8 * pageRows
+	e := talkie(t)
+	rows := make([]adaptertest.QueueRow, n)
+	for i := range rows {
+		rows[i] = adaptertest.QueueRow{Table: e.tables[0].Name, Key: fmt.Sprintf("u%08d", i), Payload: `{}`, CreatedAt: born}
+	}
+	e.insert(rows...)
+	q := e.open()
+	q.db.SetMaxOpenConns(1)
+	must(t, q.Check(t.Context()))
+	req := everything(1000)
+	req.Wants, req.Match = 1, func(*adapters.Row) bool { return false }
+	req.Later = req.Match
+	first := e.passes(q, req)
+	q.tables[0].rest = time.Time{}
+	second := e.passes(q, req)
+	t.Logf("%d rows of one time: %d are read to look at them, and %d to pass over them", n, first, second)
+	if most := n + n/4; first > n+most || second > most {
+		t.Errorf("%d and %d rows are read for %d", first, second, n)
+	}
+}
+
+// TestG8_PassesOverUnwantedRowsTakeATwentieth: a way around that took long and brought next to nothing is not begun again at once,
+// unless other rows are wanted.
+func TestG8_PassesOverUnwantedRowsTakeATwentieth(t *testing.T) {
+	t.Parallel()
+	e := talkie(t)
+	e.finished("u", adaptertest.QueueWaiting, 50)
+	q := e.open()
+	q.db.SetMaxOpenConns(1)
+	req := everything(1000)
+	req.Wants, req.Match = 1, func(*adapters.Row) bool { return false }
+	req.Later = req.Match
+	e.passes(q, req)
+	q.tables[0].round.took, q.tables[0].round.read = time.Second, pageRows
+	e.passes(q, req)
+	if next := time.Until(q.Looked().Next); next < 15*time.Second || next > 20*time.Second {
+		t.Errorf("after one of a second the next one begins in %v", next)
+	}
+	claim := func() (err error) { _, err = q.Claim(t.Context(), req); return err }
+	if read := e.read(q, claim); read > 0 {
+		t.Errorf("%d rows were read in the pause", read)
+	}
+	if since := q.Looked().Since; since.After(time.Now().Add(-time.Microsecond)) {
+		t.Errorf("a claim in the pause says that it has looked at everything as of %v", since)
+	}
+	req.Wants = 2
+	if read := e.read(q, claim); read < 50 {
+		t.Errorf("%d rows were read when others are wanted", read)
+	}
+}
+
+// TestG9_AnIdleClaimLooksAtEverything: one statement per poll is enough to know that nothing waits.
+func TestG9_AnIdleClaimLooksAtEverything(t *testing.T) {
+	t.Parallel()
+	e := talkie(t)
+	e.finished("f", adaptertest.QueueDone, 10)
+	q := e.open()
+	for range 3 {
+		began := time.Now()
+		_, err := q.Claim(t.Context(), everything(10))
+		must(t, err)
+		if l := q.Looked(); l.Since.Before(began) {
+			t.Errorf("a claim has looked at everything as of %v before it began", began.Sub(l.Since))
+		}
+	}
+}
+
+// TestG8_AKeyThatIsNotPrimaryIsFoundByItsIndex: the key may be unique without being the primary key. Without an index Check and the
+// doctor say so.
+func TestG8_AKeyThatIsNotPrimaryIsFoundByItsIndex(t *testing.T) {
+	t.Parallel()
+	e := custom(t, "varchar(36)", "tinyint", "datetime(6)")
+	table := e.name(e.tables[0].Name)
+	e.exec("ALTER TABLE " + table + " DROP PRIMARY KEY, ADD UNIQUE by_key (`Event Id`), ADD COLUMN n bigint NOT NULL AUTO_INCREMENT PRIMARY KEY")
+	e.finished("w", adaptertest.QueueWaiting, waitingRows)
+	e.finished("d", adaptertest.QueueDead, deadRows)
+	q := e.open()
+	q.db.SetMaxOpenConns(1)
+	must(t, q.Check(t.Context()))
+	none := e.work(q)
+	e.finished("f", adaptertest.QueueDone, 5_000)
+	for what, read := range e.work(q) {
+		if read > none[what]+100 {
+			t.Errorf("%s reads %d rows beside finished ones, %d without", what, read, none[what])
+		}
+	}
+	warned := func() bool {
+		return slices.ContainsFunc(q.Examine(t.Context()), func(f adapters.Finding) bool { return f.Text == keyless && strings.Contains(f.Fix, "ADD UNIQUE") })
+	}
+	if warned() {
+		t.Error("the doctor misses an index that is there")
+	}
+	e.exec("ALTER TABLE " + table + " DROP INDEX by_key")
+	must(t, q.Check(t.Context()))
+	if !warned() {
+		t.Error("the doctor does not miss an index of the key")
 	}
 }

@@ -296,7 +296,7 @@ func (s *statements) written(text string) (query string, absent bool) {
 	default:
 		statuses = l.Dead()
 	}
-	query = "SELECT " + my.Quote(l.Columns.Key) + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + my.Quote(l.Columns.Key) + " IN (" + argKeys + ")"
+	query = "SELECT " + my.Quote(l.Columns.Key) + " FROM " + s.name + s.byKey() + " WHERE " + my.Quote(l.Columns.Key) + " IN (" + argKeys + ")"
 	if absent {
 		return query, true
 	}

@@ -91,9 +91,21 @@ func (s *statements) missing() (all []index) {
 }
 
 // statusIndex names an index that begins with the status; empty: there is none.
-func (s *statements) statusIndex() string {
-	for _, name := range slices.Sorted(maps.Keys(s.there)) {
-		if first, _, _ := strings.Cut(s.there[name], ","); strings.EqualFold(first, s.layout.Columns.Status) {
+func (s *statements) statusIndex() string { return s.beginning(s.layout.Columns.Status) }
+
+// byKey makes a statement find rows by their keys: by the primary key, or another index that begins with them; empty: there is none.
+func (s *statements) byKey() string {
+	if name := s.beginning(s.layout.Columns.Key); name != "" {
+		return " FORCE INDEX (" + my.Quote(name) + ")"
+	}
+	return ""
+}
+
+// beginning names the primary key if it begins with a column, or another index that does; empty: there is none.
+func (s *statements) beginning(column string) string {
+	names := slices.Sorted(maps.Keys(s.there))
+	for _, name := range append([]string{"primary"}, names...) {
+		if first, _, _ := strings.Cut(s.there[name], ","); strings.EqualFold(first, column) {
 			return name
 		}
 	}
@@ -212,8 +224,8 @@ func (s *statements) build() {
 	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
 
 	s.full = queuerow.Columns(s, s.layout, min(s.maxRow, inlineBytes), "NULL", queue)
-	s.payload = "SELECT " + my.Quote(c.Payload) + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + key + " = ?"
-	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
+	s.payload = "SELECT " + my.Quote(c.Payload) + " FROM " + s.name + s.byKey() + " WHERE " + key + " = ?"
+	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + s.byKey() + " WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {
 		s.lock += skipLocked
 	}

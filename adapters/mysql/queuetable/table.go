@@ -44,14 +44,33 @@ type table struct {
 	unwanted map[string]bool // rows that no route wants, by key, as long as wants stays
 	round    round
 	whole    time.Time // when the latest round began that has looked at everything
+	rest     time.Time // before it no round begins; zero: one may
 	mean     int64     // bytes of a payload, about
 }
 
 // round is a way around the index.
 type round struct {
 	began   time.Time
-	partial bool      // it did not begin at the beginning
-	due     time.Time // when the first row that is in the way may be out of it; zero: none is
+	partial bool          // it did not begin at the beginning
+	due     time.Time     // when the first row that is in the way may be out of it; zero: none is
+	took    time.Duration // to read pages
+	read    int           // entries of those
+	got     int           // rows that were claimed
+	left    bool          // rows were left because there was no room
+}
+
+// roundShare bounds the share of time of rounds that find next to nothing: one part of so many. Shorter ones than roundFree are free.
+const (
+	roundShare = 20
+	roundFree  = 20 * time.Millisecond
+)
+
+// restAfter is when the next round may begin.
+func (r *round) restAfter() time.Time {
+	if r.left || r.read < pageRows || r.took <= roundFree || r.got*100 > r.read {
+		return time.Time{}
+	}
+	return time.Now().Add((roundShare - 1) * r.took)
 }
 
 func newTable(of Table, l *Layout, maxRow int64) (*table, error) {

@@ -200,7 +200,7 @@ func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[s
 			continue
 		}
 		if !fits(size) || v.got+len(rows) >= most || v.room(p, e.queue) <= 0 {
-			p.ended, p.cut = true, true
+			p.ended, p.cut, t.round.left = true, true, true
 			v.full = v.full || !fits(size)
 			delete(v.chosen, e.text)
 			continue
@@ -245,5 +245,5 @@ func (v *turn) keep(rows []picked, stamp time.Time) {
 		v.table.Keep(p.row.ID, h)
 		v.rows = append(v.rows, p.row)
 	}
-	v.got += len(rows)
+	v.got, v.table.round.got = v.got+len(rows), v.table.round.got+len(rows)
 }

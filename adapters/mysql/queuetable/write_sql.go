@@ -42,7 +42,7 @@ func (s *statements) buildWrites() {
 		s.unclaim = s.back + token
 	}
 	s.Settles = changes.Settles(ours)
-	byKey := "SELECT " + my.Quote(c.Key) + " FROM " + s.name + " FORCE INDEX (PRIMARY)"
+	byKey := "SELECT " + my.Quote(c.Key) + " FROM " + s.name + s.byKey()
 	s.still, s.free = byKey+ours, byKey+keys+skipLocked
 }
 
