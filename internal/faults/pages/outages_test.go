@@ -251,6 +251,9 @@ func TestTheOverviewNamesExhaustedConnections(t *testing.T) {
 	role := fmt.Sprintf("outrider_pages_%d", os.Getpid())
 	var server *pgx.ConnConfig
 	t.Cleanup(func() { // after its database is gone
+		if server == nil { // it was not made
+			return
+		}
 		conn, err := pgx.ConnectConfig(context.Background(), server)
 		must(t, err)
 		_, err = conn.Exec(context.Background(), "DROP ROLE "+role)
