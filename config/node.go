@@ -29,23 +29,47 @@ func (k nodeKind) String() string {
 type node struct {
 	kind      nodeKind
 	line, col int
-	text      string  // of a scalar
-	raw       string  // the text before variables were put in
-	quoted    bool    // a string for certain, whatever it looks like
-	fromEnv   bool    // a variable was put in
-	bad       bool    // reported already; not to be decoded
-	partial   bool    // a mapping with keys that were refused
-	shown     bool    // may be shown in messages
-	entries   []entry // of a mapping, without duplicates
-	items     []*node // of a list
+	text      string         // of a scalar
+	raw       string         // the text before variables were put in
+	quoted    bool           // a string for certain, whatever it looks like
+	fromEnv   bool           // a variable was put in
+	bad       bool           // reported already; not to be decoded
+	partial   bool           // a mapping with keys that were refused
+	shown     bool           // may be shown in messages
+	entries   []entry        // of a mapping, without duplicates; see add
+	places    map[string]int // of the entries, by key, if they are many
+	items     []*node        // of a list
 	tok       *token.Token
 }
 
 // entry is a key of a mapping with its value.
 type entry struct{ key, value *node }
 
+// fewEntries are looked through for a key.
+const fewEntries = 8
+
+// add adds an entry to a mapping.
+func (n *node) add(e entry) {
+	n.entries = append(n.entries, e)
+	switch {
+	case n.places != nil:
+		n.places[e.key.text] = len(n.entries) - 1
+	case len(n.entries) > fewEntries:
+		n.places = make(map[string]int, 2*fewEntries)
+		for i := range n.entries {
+			n.places[n.entries[i].key.text] = i
+		}
+	}
+}
+
 // get returns the entry of a key, nil without one.
 func (n *node) get(key string) *entry {
+	if n.places != nil {
+		if i, ok := n.places[key]; ok {
+			return &n.entries[i]
+		}
+		return nil
+	}
 	for i := range n.entries {
 		if n.entries[i].key.text == key {
 			return &n.entries[i]

@@ -86,7 +86,7 @@ func (r *reader) mapping(tok *token.Token, values []*ast.MappingValueNode, path 
 				hint("it was first given in line %d; keep one of them", first.key.line)
 			continue
 		}
-		out.entries = append(out.entries, entry{key, value})
+		out.add(entry{key, value})
 	}
 	return out
 }
