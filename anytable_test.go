@@ -289,7 +289,9 @@ func (a *anyTable) fill(t *testing.T) {
 			k, varies := a.kinds[c.What]
 			switch {
 			case c.What == "status":
-				value = "'" + a.queue.Statuses.Pending + "'"
+				if value = "'" + a.queue.Statuses.Pending + "'"; len(k.values) > 0 {
+					value = k.values[0]
+				}
 			case c.What == "key" && i >= len(k.values):
 				value = strings.ReplaceAll(k.key, "#", fmt.Sprintf("%02d", i))
 			case varies && len(k.values) > 0:
@@ -390,7 +392,7 @@ func (a *anyTable) states(t *testing.T) map[string]anyState {
 		group = a.of.text(q(c.Group), a.kinds["group"])
 	}
 	if a.queue.GroupByType {
-		group = "CASE WHEN " + q(c.AggregateType) + " IS NULL OR " + group + " IS NULL THEN " + group + " ELSE CONCAT('T:', " + group + ") END"
+		group = "CASE WHEN " + q(c.AggregateType) + " IS NULL OR " + q(c.Group) + " IS NULL THEN " + group + " ELSE " + a.of.text("CONCAT('T:', "+q(c.Group)+")", a.kinds["group"]) + " END"
 	}
 	found := map[string]anyState{}
 	for mark, v := range a.ask(t, "SELECT marking, "+a.of.text(q(c.Status), a.kinds["status"])+", "+a.of.text(q(c.Key), a.kinds["key"])+", "+group+", "+
@@ -527,7 +529,9 @@ func (r *anyReceiver) delivered(t *testing.T, a *anyTable) {
 	}
 }
 
-func (a *anyTable) isWrong(format string, args ...any) { a.wrong = append(a.wrong, fmt.Sprintf(format, args...)) }
+func (a *anyTable) isWrong(format string, args ...any) {
+	a.wrong = append(a.wrong, fmt.Sprintf(format, args...))
+}
 
 func atoi(t *testing.T, text string) (n int) {
 	t.Helper()

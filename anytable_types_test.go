@@ -121,6 +121,9 @@ func mysqlTypes() *anyDatabase {
 			if isBytes(k) {
 				return "LOWER(HEX(" + column + "))"
 			}
+			if strings.Contains(k.sql, "zerofill") && k.sql != "int(6) zerofill" { // in a group's name zeros count
+				column += " + 0"
+			}
 			return "CONVERT(" + column + " USING utf8mb4)"
 		},
 		payload: func(column string, _ kind) string { return column },
@@ -155,7 +158,7 @@ func mysqlTypes() *anyDatabase {
 				{sql: "varbinary(400)", values: []string{`'{"n":"#"}'`}}, {sql: "char(200)", values: []string{`'{"n":"#"}'`}},
 			},
 			"status": {{sql: "varchar(20)"}, {sql: "tinyint", number: true}, {sql: "char(20)"}, {sql: "enum(%s)"}, {sql: "enum(%s)", number: true}, {sql: "int(3) unsigned zerofill", number: true}, {sql: "decimal(3)", number: true, may: true},
-				{sql: "varchar(20) CHARACTER SET latin1"}, {sql: "varchar(5)", number: true}, {sql: "bit(3)", number: true, may: true}, {sql: "varbinary(20)", may: true}, {sql: "set(%s)", may: true}, {sql: "text", may: true},
+				{sql: "varchar(20) CHARACTER SET latin1"}, {sql: "varchar(5)", number: true}, {sql: "bit(3)", number: true, may: true, values: []string{"b'0'"}}, {sql: "varbinary(20)", may: true}, {sql: "set(%s)", may: true}, {sql: "text", may: true},
 				{sql: "double", number: true, may: true}, {sql: "boolean", number: true}},
 			"created": {{sql: "datetime(6)", values: []string{"'2026-01-31 08:00:00'", "utc_timestamp(6)", "'1000-01-01'", "'9999-12-31 23:59:59.999999'", "'2026-01-31 08:00:00'"}},
 				{sql: "timestamp(6)", values: []string{"'2026-01-31 08:00:00'", "now(6)", "'2026-01-31 08:00:00'", "'1970-01-01 00:00:01'", "'2038-01-19 03:14:07'"}}, {sql: "datetime", values: []string{"'2026-01-31 08:00:00'"}}, {sql: "timestamp", values: []string{"'2026-01-31 08:00:00'"}}},

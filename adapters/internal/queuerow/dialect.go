@@ -27,7 +27,7 @@ type Dialect interface {
 	GroupValue(name string) any                    // for a comparison with Group
 	Key(text string) any                           // for a comparison with the column
 	KeyText(value any) string
-	BytePayloads() bool // a payload is bytes, not text that is JSON
+	BytePayloads() (bytes, orJSON bool) // a payload is bytes, not text that is JSON; orJSON: but what is valid JSON
 	Time(column string, value any) (time.Time, error)
 	Text(value any) string // as [adapters.DeadKey] has the time of creation
 }

@@ -110,8 +110,8 @@ func (r *Record) content(row *adapters.Row) error {
 		return fmt.Errorf("%s is NULL", column)
 	}
 	row.Payload = r.Payload
-	if r.sql.BytePayloads() {
-		row.Binary = !r.layout.JSONBytes || !format.ValidJSON(row.Payload)
+	if bytes, orJSON := r.sql.BytePayloads(); bytes {
+		row.Binary = !orJSON && !r.layout.JSONBytes || !format.ValidJSON(row.Payload)
 		return nil
 	}
 	if err := JSON(row, r.layout); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
@@ -57,9 +59,9 @@ func (s *statements) Group() string {
 	l := s.layout
 	text := my.Literal(alone)
 	if c := l.Columns.Group; c != "" {
-		group := "CONVERT(" + my.Quote(c) + " USING utf8mb4)"
+		group := s.text(c)
 		if l.GroupByType {
-			group = "CONCAT(COALESCE(CONCAT(CONVERT(" + my.Quote(l.Columns.AggregateType) + " USING utf8mb4), ':'), ''), " + group + ")"
+			group = "CONCAT(COALESCE(CONCAT(" + s.text(l.Columns.AggregateType) + ", ':'), ''), " + group + ")"
 		}
 		switch {
 		case l.DefaultGroup != "":
@@ -74,11 +76,32 @@ func (s *statements) Group() string {
 
 // Statuses is the condition that a row has one of the statuses.
 func (s *statements) Statuses(statuses ...string) string {
+	return s.in(my.Quote(s.layout.Columns.Status), statuses)
+}
+
+// in is the condition for an expression of the status.
+func (s *statements) in(status string, statuses []string) string {
 	values := make([]string, len(statuses))
 	for i, status := range statuses {
 		values[i] = s.statusValue(status)
 	}
-	return my.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
+	return status + " IN (" + strings.Join(values, ", ") + ")"
+}
+
+// plain is a column as a computed one may have it: the spaces behind a CHAR depend on the sql_mode of the session.
+func (s *statements) plain(column string) string {
+	if s.columnOf(column).kind == "char" {
+		return "RTRIM(" + my.Quote(column) + ")"
+	}
+	return my.Quote(column)
+}
+
+// text is a column as part of a group's name. Bytes stay what they are: the server refuses a row whose bytes it is to make text of, and cannot.
+func (s *statements) text(column string) string {
+	if s.columnOf(column).bytes() {
+		return s.plain(column)
+	}
+	return "CONVERT(" + s.plain(column) + " USING utf8mb4)"
 }
 
 // Aged are the rows in a state, by outrider_state.
@@ -102,16 +125,31 @@ func (s *statements) after() string {
 	return "(" + created + " > ? OR " + created + " = ? AND " + key + " > ?)" // two ranges of an index, which a comparison of rows is not
 }
 
-// GroupName is the name of a group in outrider_queue.
+// GroupName is the name of a group in outrider_queue: in hexadecimal, where the column has bytes that are no text.
 func (s *statements) GroupName(value string) (name string, ok bool) {
-	return strings.CutPrefix(value, grouped)
+	if name, ok = strings.CutPrefix(value, grouped); ok && s.columnOf(s.layout.Columns.Group).bytes() && !isText(name) {
+		name = hex.EncodeToString([]byte(name))
+	}
+	return name, ok
+}
+
+// isText reports whether bytes are text.
+func isText(bytes string) bool {
+	return utf8.ValidString(bytes) && !strings.ContainsFunc(bytes, unicode.IsControl)
 }
 
 // GroupValue is what outrider_queue is of a group: bytes.
-func (s *statements) GroupValue(name string) any { return []byte(grouped + name) }
+func (s *statements) GroupValue(name string) any {
+	if b, err := hex.DecodeString(name); err == nil && s.columnOf(s.layout.Columns.Group).bytes() && !isText(string(b)) {
+		name = string(b)
+	}
+	return []byte(grouped + name)
+}
 
 // BytePayloads reports whether payloads are in a column of bytes.
-func (s *statements) BytePayloads() bool { return s.columnOf(s.layout.Columns.Payload).bytes() }
+func (s *statements) BytePayloads() (bytes, orJSON bool) {
+	return s.columnOf(s.layout.Columns.Payload).bytes(), false
+}
 
 // Key is a key for a statement; nil: none is written so.
 func (s *statements) Key(text string) any {

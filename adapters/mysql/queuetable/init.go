@@ -3,7 +3,9 @@ package queuetable
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/layout"
@@ -11,7 +13,10 @@ import (
 )
 
 // step is a table, a column or an index that [Init] creates.
-type step struct{ what, name, create string }
+type step struct {
+	what, name, create string
+	drop               string // undoes it; empty: nothing does
+}
 
 // definition is how a layout's table is created; none where the application creates it.
 func definition(l *Layout, of *table) (steps []step) {
@@ -30,7 +35,7 @@ func definition(l *Layout, of *table) (steps []step) {
 		}
 		lines = append(lines, "    "+kind+my.Quote(indexName(strings.ReplaceAll(index.Name, "{table}", of.at.Name)))+" "+index.On)
 	}
-	return []step{{"table", of.Name, "CREATE TABLE IF NOT EXISTS " + of.at.SQL() + " (\n" + strings.Join(lines, ",\n") +
+	return []step{{what: "table", name: of.Name, create: "CREATE TABLE IF NOT EXISTS " + of.at.SQL() + " (\n" + strings.Join(lines, ",\n") +
 		"\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"}}
 }
 
@@ -61,25 +66,25 @@ func (s *statements) ours() (steps []step) {
 	alter := "ALTER TABLE " + s.name + " "
 	drop := func(i index) {
 		if name := strings.ToLower(i.name); s.there[name] != "" {
-			steps = append(steps, step{"former index", i.name, alter + "DROP INDEX " + my.Quote(i.name)})
+			steps = append(steps, step{what: "former index", name: i.name, create: alter + "DROP INDEX " + my.Quote(i.name)})
 			delete(s.there, name)
 		}
 	}
 	of := map[string]index{queueColumn: s.byQueue, stateColumn: s.byAge}
 	for _, a := range s.added() {
 		is, ok := s.columns[a.Name]
-		if ok && !is.computes(a.computed) {
+		if ok && (!is.computes(a.computed) || is.makesText(a.computed)) {
 			drop(of[a.Name])
-			steps = append(steps, step{"former column", a.Name, alter + "DROP COLUMN " + my.Quote(a.Name)})
+			steps = append(steps, step{what: "former column", name: a.Name, create: alter + "DROP COLUMN " + my.Quote(a.Name)})
 			ok = false
 		}
 		if !ok {
-			steps = append(steps, step{"column", a.Name, alter + "ADD COLUMN " + my.Quote(a.Name) + " " + a.Definition})
+			steps = append(steps, step{"column", a.Name, alter + "ADD COLUMN " + my.Quote(a.Name) + " " + a.Definition, alter + "DROP COLUMN " + my.Quote(a.Name)})
 		}
 	}
 	for _, i := range s.missing() {
 		drop(i)
-		steps = append(steps, step{"index", i.name, alter + "ADD INDEX " + my.Quote(i.name) + " (" + i.columns + ")"})
+		steps = append(steps, step{"index", i.name, alter + "ADD INDEX " + my.Quote(i.name) + " (" + i.columns + ")", alter + "DROP INDEX " + my.Quote(i.name)})
 	}
 	return steps
 }
@@ -169,9 +174,25 @@ func initTable(ctx context.Context, db *sql.DB, l *Layout, createTables bool, of
 	if err != nil {
 		return done, err
 	}
-	for _, step := range s.ours() {
-		if _, err := db.ExecContext(ctx, step.create); err != nil && !my.FailedWith(err, my.DuplicateColumn, my.DuplicateIndex) {
-			return done, err
+	said, err := run(ctx, db, s.ours())
+	return append(done, said...), err
+}
+
+// run runs the steps. One that the server refuses, because of a type or the size of an index, ends it, and leaves nothing behind of those before.
+func run(ctx context.Context, db *sql.DB, steps []step) (done []string, err error) {
+	for i, step := range steps {
+		_, err := db.ExecContext(ctx, step.create)
+		if my.FailedWith(err, my.DuplicateColumn, my.DuplicateIndex) {
+			steps[i].drop, err = "", nil // another init made it
+		}
+		if err != nil {
+			for _, made := range slices.Backward(steps[:i]) {
+				if made.drop != "" {
+					_, undone := db.ExecContext(context.WithoutCancel(ctx), made.drop)
+					err = errors.Join(err, undone)
+				}
+			}
+			return nil, err
 		}
 		verb := "created "
 		if strings.HasPrefix(step.what, "former") {

@@ -2,7 +2,6 @@ package queuetable
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -148,7 +147,8 @@ func (v *turn) progress(queue string) *progress {
 		p = &progress{}
 		v.groups[queue] = p
 		if queue != alone {
-			group := queuerow.GroupOf(v.table.Table, strings.TrimPrefix(queue, grouped))
+			name, _ := v.table.sql().GroupName(queue)
+			group := queuerow.GroupOf(v.table.Table, name)
 			p.ended = v.Except[group] || !v.Slots[adapters.SlotOf(group, "")]
 		}
 	}

@@ -151,6 +151,12 @@ func (c column) computes(expression string) bool {
 	return slices.Equal(words(c.computed), words(expression))
 }
 
+// makesText reports whether a column makes text of bytes, as those of former builds do, and its expression does not.
+func (c column) makesText(expression string) bool {
+	const made = "utf8mb4)"
+	return strings.Contains(c.computed, made) && !strings.Contains(expression, made)
+}
+
 // words are the names and texts of an expression that are the table's, in their order.
 func words(expression string) (all []string) {
 	expression = strings.NewReplacer(`\'`, "'", "_utf8mb4'", "'", "_utf8mb3'", "'", "_latin1'", "'").Replace(expression)
@@ -184,12 +190,13 @@ var states = map[queuerow.State]int{queuerow.Unfinished: stateUnfinished, queuer
 
 // state is the expression of outrider_state. A claim does not change it, and so leaves its index alone.
 func (s *statements) state() string {
-	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.Statuses(s.unfinished()...), stateUnfinished, s.Statuses(s.layout.Dead()...), stateDead)
+	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.in(s.plain(s.layout.Columns.Status), s.unfinished()), stateUnfinished,
+		s.in(s.plain(s.layout.Columns.Status), s.layout.Dead()), stateDead)
 }
 
 // queued is the expression of outrider_queue.
 func (s *statements) queued() string {
-	return "CASE WHEN " + s.Statuses(s.unfinished()...) + " THEN " + s.Group() + " END"
+	return "CASE WHEN " + s.in(s.plain(s.layout.Columns.Status), s.unfinished()) + " THEN " + s.Group() + " END"
 }
 
 // statusValue is a status as the column has it.

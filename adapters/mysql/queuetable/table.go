@@ -105,6 +105,7 @@ type column struct {
 
 var (
 	timeKinds   = []string{"timestamp", "datetime"}
+	textKinds   = []string{"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 	byteKinds   = []string{"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 	numberKinds = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}
 )
@@ -177,17 +178,38 @@ func (t *table) checkColumns(all map[string]column) error {
 	}
 	var errs []error
 	for _, c := range t.layout.All() {
-		if _, ok := all[strings.ToLower(c.Name)]; !ok {
+		of, ok := all[strings.ToLower(c.Name)]
+		if !ok {
 			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.Name, c.Name, c.What))
-		}
-	}
-	c := &t.layout.Columns
-	for _, name := range []string{c.Created, c.Claimed, c.NextAttempt, c.Done, c.Updated} {
-		if of, ok := all[strings.ToLower(name)]; ok && !slices.Contains(timeKinds, of.kind) {
-			errs = append(errs, fmt.Errorf("table %s: column %s is of the type %s; a time is a timestamp or a datetime, best with (6)", t.Name, name, of.kind))
+		} else if words, right := rightKind(c.What, of); !right {
+			errs = append(errs, fmt.Errorf("table %s: column %s (%s) is of the type %s; it must be %s", t.Name, c.Name, c.What, of.kind, words))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// rightKind reports whether a column may be of its type, and says of which types it may be. A statement compares what it was read as: that of
+// a BIT is bytes, that of an ENUM is in another order. A TIMESTAMP as a group would depend on the time zone of the session.
+func rightKind(what string, c column) (words string, right bool) {
+	of := func(kinds ...[]string) bool { return slices.Contains(slices.Concat(kinds...), c.kind) }
+	switch what {
+	case "created", "claimed", "next_attempt", "done", "updated":
+		return "a timestamp or a datetime, best with (6)", of(timeKinds)
+	case "status":
+		return "text, an ENUM or a whole number", of(textKinds, numberKinds, []string{"enum"})
+	case "attempts":
+		return "a whole number", of(numberKinds)
+	case "payload":
+		return "text, JSON or bytes", of(textKinds, byteKinds, []string{"json"})
+	case "error", "owner":
+		return "text", of(textKinds)
+	case "key":
+		return "text, bytes, a whole number, a decimal, a UUID or a date", of(textKinds, byteKinds, numberKinds, timeKinds, []string{"uuid", "date"})
+	case "group":
+		return "text, bytes, a number, a UUID, an ENUM, JSON, a DATE or a DATETIME",
+			of(textKinds, byteKinds, numberKinds, []string{"uuid", "enum", "set", "json", "date", "datetime", "time", "year", "float", "double"})
+	}
+	return "", true
 }
 
 // indexes returns the columns of a table's indexes, separated by commas, by their names in lower case.

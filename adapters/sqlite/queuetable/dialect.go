@@ -94,9 +94,10 @@ func (s *statements) GroupName(value string) (name string, ok bool) { return val
 // GroupValue is the group as it is.
 func (s *statements) GroupValue(name string) any { return name }
 
-// BytePayloads reports whether payloads are bytes, by the column's declared type.
-func (s *statements) BytePayloads() bool {
-	return s.affinity(s.layout.Columns.Payload) == affinityNone
+// BytePayloads reports whether payloads are bytes, by the column's declared type. Without one a column has both.
+func (s *statements) BytePayloads() (bytes, orJSON bool) {
+	c := s.layout.Columns.Payload
+	return s.affinity(c) == affinityNone, s.types[strings.ToLower(c)] == ""
 }
 
 // Key is the key whose [statements.KeyText] is the text.

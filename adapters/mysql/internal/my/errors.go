@@ -22,6 +22,7 @@ const (
 	AccessDenied       = 1045 // user or password
 	UnknownDatabase    = 1049
 	UnknownColumn      = 1054
+	keyTooLong         = 1071
 	DuplicateColumn    = 1060
 	DuplicateIndex     = 1061
 	DuplicateEntry     = 1062
@@ -36,6 +37,7 @@ const (
 	tooManyConnections = 1040
 	hostNotAllowed     = 1130
 	shutdown           = 1053
+	columnTooLong      = 1709
 	readOnlySession    = 1792
 	readOnlyEngine     = 1836
 )
@@ -204,6 +206,10 @@ func fixOf(err error) string {
 		return "grant it to the user of the url: `outrider init --print` prints the GRANTs"
 	case ServerReadOnly, readOnlySession, readOnlyEngine:
 		return "this is a server that cannot be written to, as a replica: name the primary in the url"
+	case keyTooLong:
+		return "the column of the key is too long for an index beside a group's name: 508 characters of utf8mb4, or 2024 bytes, are the most"
+	case columnTooLong:
+		return "the table's row format allows no index of a group's name: ALTER TABLE ... ROW_FORMAT = DYNAMIC"
 	case LockWaitTimeout:
 		return "another transaction holds rows for long: look for one that was left open (SHOW PROCESSLIST)"
 	}
