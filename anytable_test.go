@@ -3,6 +3,7 @@ package outrider_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,7 @@ type kind struct {
 	key    string // of further keys: a format of their number
 	number bool   // statuses are numbers
 	may    bool   // Outrider may refuse the type
+	bytes  bool   // values are no text: payloads no JSON
 }
 
 // anyDatabase is what tables are made of in one kind of database.
@@ -508,6 +510,8 @@ func (r *anyReceiver) delivered(t *testing.T, a *anyTable) {
 			a.isWrong("row %s is %s, want %s: %.300s", row.mark, fate, want, row.insert)
 		case fate == "delivered" && len(took) != 1:
 			a.isWrong("row %s was delivered %d times: %.300s", row.mark, len(took), row.insert)
+		case fate == "delivered" && (took[0].Metadata.Get(outbox.MetaEncoding) != "") != (a.kinds["payload"].bytes && !(a.queue.JSONBytes && json.Valid(took[0].Payload))):
+			a.isWrong("row %s arrived with the encoding %q: %.300s", row.mark, took[0].Metadata.Get(outbox.MetaEncoding), row.insert)
 		case fate == "delivered" && there:
 			if got := took[0]; got.UUID != s.id || got.Metadata.Get(outbox.MetaGroup) != s.group || string(got.Payload) != s.payload {
 				a.isWrong("row %s arrived with the id %q, group %q, payload %.99q; the table has %q, %q, %.99q", row.mark, got.UUID, got.Metadata.Get(outbox.MetaGroup), got.Payload, s.id, s.group, s.payload)

@@ -76,7 +76,7 @@ func postgresTypes() *anyDatabase {
 			"payload": {
 				{sql: "text", values: []string{`'{"n":"#"}'`, `' ["#", 1e400, 12345678901234567890] '`, `'{"é":"受😀","n":"#"}'`, "!'not json #'", "!''"}},
 				{sql: "json", values: []string{`'{"n":"#"}'`, `' {"n" : "#", "n":1} '`}}, {sql: "jsonb", values: []string{`'{"n":"#"}'`, `'["é", "#", 1.0]'`}}, {sql: "varchar(400)", values: []string{`'{"n":"#"}'`}},
-				{sql: "bytea", values: []string{`convert_to('{"n":"#"}', 'UTF8')`, `convert_to('#', 'UTF8') || '\x00ff'`}},
+				{sql: "bytea", bytes: true, values: []string{`convert_to('{"n":"#"}', 'UTF8')`, `convert_to('#', 'UTF8') || '\x00ff'`}},
 			},
 			"status": {{sql: "varchar(20)"}, {sql: "smallint", number: true}, {sql: "text"}, {sql: "char(20)"}, {sql: "integer", number: true}, {sql: "numeric(3)", number: true, may: true}, {sql: "varchar(2)", number: true},
 				{sql: "char(1)", number: true}, {sql: "word"}, {sql: "citext", may: true}},
@@ -154,8 +154,8 @@ func mysqlTypes() *anyDatabase {
 			},
 			"payload": {
 				{sql: "longtext CHARACTER SET utf8mb4", values: []string{`'{"n":"#"}'`, `' ["#", 1e400, 12345678901234567890] '`, `'{"é":"受😀","n":"#"}'`, "!'not json #'", "!''"}}, {sql: "json", values: []string{`'{"n":"#"}'`}},
-				{sql: "varchar(400)", values: []string{`'{"n":"#"}'`}}, {sql: "text CHARACTER SET latin1", values: []string{`'{"n":"#"}'`, `'{"é":"#"}'`}}, {sql: "longblob", values: []string{`'{"n":"#"}'`, "concat('#', x'00ff')"}},
-				{sql: "varbinary(400)", values: []string{`'{"n":"#"}'`}}, {sql: "char(200)", values: []string{`'{"n":"#"}'`}},
+				{sql: "varchar(400)", values: []string{`'{"n":"#"}'`}}, {sql: "text CHARACTER SET latin1", values: []string{`'{"n":"#"}'`, `'{"é":"#"}'`}}, {sql: "longblob", bytes: true, values: []string{`'{"n":"#"}'`, "concat('#', x'00ff')"}},
+				{sql: "varbinary(400)", bytes: true, values: []string{`'{"n":"#"}'`}}, {sql: "char(200)", values: []string{`'{"n":"#"}'`}},
 			},
 			"status": {{sql: "varchar(20)"}, {sql: "tinyint", number: true}, {sql: "char(20)"}, {sql: "enum(%s)"}, {sql: "enum(%s)", number: true}, {sql: "int(3) unsigned zerofill", number: true}, {sql: "decimal(3)", number: true, may: true},
 				{sql: "varchar(20) CHARACTER SET latin1"}, {sql: "varchar(5)", number: true}, {sql: "bit(3)", number: true, may: true, values: []string{"b'0'"}}, {sql: "varbinary(20)", may: true}, {sql: "set(%s)", may: true}, {sql: "text", may: true},
@@ -187,18 +187,26 @@ func sqliteTypes() *anyDatabase {
 	times := []string{"'2026-01-31T08:00:00.000Z'", "'2026-01-31T08:00:00.000Z'", "'0002-01-01T00:00:00.000Z'", "'9999-12-31T23:59:59.999Z'", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"}
 	return &anyDatabase{
 		name: "sqlite", source: "type: sqlite, path: %q", layouts: []string{"custom", "flowcatalyst", "talkie", "open-outbox", "outbox-framework"}, quote: quoted2,
-		text:    func(column string, _ kind) string { return "CAST(" + column + " AS TEXT)" },
+		text: func(column string, k kind) string {
+			switch {
+			case k.bytes: // a key, as SQL writes bytes
+				return "CASE WHEN typeof(" + column + ") = 'blob' THEN 'x''' || lower(hex(" + column + ")) || '''' ELSE " + column + " END"
+			case k.sql == "": // and text that could be a number
+				return "CASE WHEN typeof(" + column + ") = 'text' AND " + column + " = '7' THEN '''7''' ELSE CAST(" + column + " AS TEXT) END"
+			}
+			return "CAST(" + column + " AS TEXT)"
+		},
 		payload: func(column string, _ kind) string { return "CAST(" + column + " AS BLOB)" },
 		shape:   `SELECT name, coalesce(sql, '') FROM sqlite_master WHERE tbl_name = '{t}'`,
 		columns: map[string][]kind{
 			"other": {{sql: "text"}}, "table": {{}, {sql: "WITHOUT ROWID"}},
 			"key": {{sql: "text", values: []string{"'a'", "'A'", "'a '", "'é'", "'7'", "'7x'", long(1000), "!" + long(1100)}, key: "'k#'"}, {sql: "integer", values: []string{"7", "8", "10", "-9223372036854775808", "9223372036854775807"}, key: "1#"},
 				{sql: "text COLLATE NOCASE", values: []string{"'a'", "'B'"}, key: "'k#'"}, {sql: "varchar(13)", key: "'k#'"}, {sql: "bigint", key: "1#"}, {sql: "numeric", values: []string{"7", "'x'"}, key: "1#"},
-				{sql: "", values: []string{"7", "'7'", "'a'"}, key: "'k#'", may: true}, {sql: "blob", values: []string{"x'ff'", "x'00'", "'7'"}, key: "x'ab#'", may: true}, {sql: "real", key: "1#.25", may: true}, {sql: "uuid", key: "'0190f000-0000-7000-8000-0000000000#'", may: true}},
+				{sql: "", values: []string{"7", "'7'", "'a'"}, key: "'k#'", may: true}, {sql: "blob", bytes: true, values: []string{"x'ff'", "x'00'", "'7'"}, key: "x'ab#'", may: true}, {sql: "real", key: "1#.25", may: true}, {sql: "uuid", key: "'0190f000-0000-7000-8000-0000000000#'", may: true}},
 			"group": {{sql: "text", values: append([]string{long(1000), "!" + long(1100), "!" + long(4000)}, sameAs...)}, {sql: "text COLLATE NOCASE", values: sameAs}, {sql: "varchar(20)", values: sameAs}, {sql: "integer", values: []string{"NULL", "7", "0", "'x'"}},
 				{sql: "numeric", values: []string{"1.5", "'x'", "NULL"}, may: true}, {sql: "", values: []string{"7", "'7x'", "'a'", "NULL"}}, {sql: "blob", values: []string{"'a'", "'b'"}}, {sql: "blob ", values: []string{"x'ff'", "x'00'"}, may: true}, {sql: "real", values: []string{"1.5", "NULL"}, may: true}},
 			"payload": {{sql: "text", values: []string{`'{"n":"#"}'`, `' ["#", 1e400, 12345678901234567890] '`, `'{"é":"受😀","n":"#"}'`, "!'not json #'", "!''"}}, {sql: "json", values: []string{`'{"n":"#"}'`}, may: true}, {sql: "", values: []string{`'{"n":"#"}'`}},
-				{sql: "blob", values: []string{`CAST('{"n":"#"}' AS BLOB)`, "CAST('#' AS BLOB)"}}, {sql: "blob ", values: []string{`'{"n":"#"}'`}}, {sql: "varchar(400)", values: []string{`'{"n":"#"}'`}}, {sql: "text ", values: []string{`CAST('{"n":"#"}' AS BLOB)`}}},
+				{sql: "blob", bytes: true, values: []string{`CAST('{"n":"#"}' AS BLOB)`, "CAST('#' AS BLOB)"}}, {sql: "blob ", bytes: true, values: []string{`'{"n":"#"}'`}}, {sql: "varchar(400)", values: []string{`'{"n":"#"}'`}}, {sql: "text ", values: []string{`CAST('{"n":"#"}' AS BLOB)`}}},
 			"status":       {{sql: "text"}, {sql: "integer", number: true}, {sql: "varchar(20)"}, {sql: "numeric", number: true}, {sql: "text", number: true}, {sql: "", may: true}, {sql: "text COLLATE NOCASE"}},
 			"created":      {{sql: "text", values: times}, {sql: "timestamp", values: times, may: true}, {sql: "datetime", values: times, may: true}, {sql: "integer", values: []string{"1769846400000", "0", "-62100000000000", "253402300799999", "1769846400000"}}, {sql: "text ", values: []string{"'2026-01-31 08:00:00'", "~'yesterday'", "'2026-02-01 08:00:00'"}}},
 			"error":        {{sql: "text"}, {sql: "varchar(20)"}, {sql: ""}, {sql: "char(20)"}},
