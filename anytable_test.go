@@ -672,6 +672,11 @@ func (a *anyTable) purged(t *testing.T, op *admin.Operator) {
 			break
 		}
 	}
+	states := a.states(t)
+	a.rows = slices.DeleteFunc(a.rows, func(r anyRow) bool {
+		_, there := states[r.mark]
+		return !there && (r.deny || r.dies) // it was purged
+	})
 }
 
 func (a *anyTable) redriven(t *testing.T, op *admin.Operator) {

@@ -77,6 +77,7 @@ func (q *Queue) checkStatuses(ctx context.Context, t *queueTable, columns map[st
 // checkQueueColumns compares the columns with the layout.
 func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
 	c := &t.sql.layout.Columns
+	t.sql.long = t.sql.unbounded(columns)
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, want := range t.sql.layout.All() {

@@ -37,12 +37,12 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
 		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain, due: columns[c.NextAttempt].Plain, failure: columns[c.Error].Cut,
 	}
-	if t.sql.layout.GroupByType {
-		t.sql.types.group = "text"
-	}
 	indexes, err := t.indexes(ctx, conn)
 	if err != nil {
 		return err
+	}
+	if t.sql.short = indexes.short; t.sql.short || t.sql.layout.GroupByType {
+		t.sql.types.group = "text"
 	}
 	if t.aged = indexes.aged; !t.aged {
 		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
@@ -89,6 +89,7 @@ type queueIndexes struct {
 	waitingAged bool // what waits is in an index
 	listed      bool // and what is being processed can be found by its status
 
+	short   bool // the groups in them are cut; see queueSQL.groupPairs
 	whole   bool // all that is unfinished in a group, by (created, key)
 	keyed   bool // what waits in a group, by (created, key)
 	waiting bool // what waits in a group, by created
@@ -101,8 +102,15 @@ func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, e
 		return queueIndexes{}, err
 	}
 	var found queueIndexes
-	for _, index := range all {
-		found.add(t.sql.layout, queueIndex{index})
+	for _, short := range []bool{false, true} {
+		sql := queueSQL{layout: t.sql.layout, short: short}
+		of := queueIndexes{short: short}
+		for _, index := range all {
+			of.add(&sql, queueIndex{index})
+		}
+		if !short || of.whole && !found.whole {
+			found = of
+		}
 	}
 	found.aged = found.heldAged || found.waitingAged && found.listed
 	return found, nil
@@ -112,11 +120,12 @@ func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, e
 type queueIndex struct{ pg.TableIndex }
 
 // add notes what an index is good for.
-func (q *queueIndexes) add(layout *Layout, index queueIndex) {
+func (q *queueIndexes) add(sql *queueSQL, index queueIndex) {
+	layout := sql.layout
 	c, statuses := &layout.Columns, &layout.Statuses
 	var group []string
 	if c.Group != "" {
-		group = []string{groupInIndex(layout)}
+		group = []string{sql.groupInIndex()}
 	}
 	waiting := index.covers(layout, statuses.Waiting()...)
 	held := waiting // without a status for them there are none
@@ -138,12 +147,11 @@ func (q *queueIndexes) add(layout *Layout, index queueIndex) {
 }
 
 // groupInIndex is what the first column of an index by group is called.
-func groupInIndex(layout *Layout) string {
-	sql := queueSQL{layout: layout}
-	if layout.GroupByType {
-		return pg.IndexExpression(sql.fill("{set:group}"))
+func (q *queueSQL) groupInIndex() string {
+	if q.layout.GroupByType || q.short {
+		return pg.IndexExpression(q.fill("{set:group}"))
 	}
-	return layout.Columns.Group
+	return q.layout.Columns.Group
 }
 
 // serves reports whether the index has the rows that are equal in some columns

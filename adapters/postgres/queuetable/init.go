@@ -80,7 +80,7 @@ func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
 // wantedIndexes are the statements to create the indexes in a table that is
 // in use, the layout's own before ours.
 func (t *queueTable) wantedIndexes() []string {
-	steps := t.sql.wanted(t.full)
+	steps := t.sql.cut().wanted(t.full)
 	if own := t.sql.create(t.full); len(own) > 0 {
 		steps = append(own[1:], steps...)
 	}
@@ -97,7 +97,7 @@ func (t *queueTable) groupIndexFix() string {
 	if own := t.sql.create(t.full); t.sql.layout.Definitions[layout.PostgreSQL].FindsHeld && len(own) > 1 {
 		return concurrently(own[1].Create)
 	}
-	return "run `outrider init --indexes`, or " + concurrently(t.sql.wanted(t.full)[0].Create)
+	return "run `outrider init --indexes`, or " + concurrently(t.sql.cut().wanted(t.full)[0].Create)
 }
 
 // InitIndexes creates the indexes of Outrider's that tables lack, without stopping writers. say is called before
@@ -135,8 +135,25 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, of Layout, say func(st
 	return did, nil
 }
 
+// cut is what new indexes are made with.
+func (q *queueSQL) cut() *queueSQL {
+	made := *q
+	made.short = q.long
+	return &made
+}
+
+// measure finds out whether new indexes have groups cut.
+func (q *queueSQL) measure(ctx context.Context, tx pgx.Tx) error {
+	columns, err := pg.TableColumns(ctx, tx, q.table)
+	q.short = q.unbounded(columns)
+	return err
+}
+
 // missing are the indexes of ours that a table does not have, or not valid.
 func (q *queueSQL) missing(ctx context.Context, tx pgx.Tx, name pgx.Identifier) (missing []pg.Step, err error) {
+	if err := q.measure(ctx, tx); err != nil {
+		return nil, err
+	}
 	for _, s := range append(q.wanted(name), q.deadIndex(name)) {
 		var valid bool
 		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1::text)::oid AND indisvalid)", s.Name).Scan(&valid); err != nil {
@@ -194,11 +211,16 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 		var said []string
 		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) (err error) {
 			sql := queueSQL{table: full.Sanitize(), layout: &of}
-			steps := append(sql.wanted(full), sql.deadIndex(full))
 			if createTables {
-				steps = append(sql.create(full), steps...)
+				if said, err = pg.RunSteps(ctx, tx, sql.create(full)); err != nil {
+					return err
+				}
 			}
-			said, err = pg.RunSteps(ctx, tx, steps)
+			if err := sql.measure(ctx, tx); err != nil {
+				return err
+			}
+			more, err := pg.RunSteps(ctx, tx, append(sql.wanted(full), sql.deadIndex(full)))
+			said = append(said, more...)
 			return err
 		})
 		if err != nil {

@@ -5,7 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
@@ -53,16 +58,47 @@ func validateClaims(l *Layout) (errs []error) {
 	return errs
 }
 
-// groupPairs are the names of a group that is made of several columns. They go before the pair of the column.
+// groupPairs are the names of a group, which may be made of several columns, and is cut in the index where it can be too long for one. They go
+// before the pair of the column.
 func (q *queueSQL) groupPairs() []string {
-	if !q.layout.GroupByType {
+	if q.layout.Columns.Group == "" {
 		return nil
 	}
 	of := func(table string) string {
-		return fmt.Sprintf("(coalesce(%[1]s%[2]s::text || ':', '') || %[1]s%[3]s::text)", table,
-			pg.QuoteName(q.layout.Columns.AggregateType), pg.QuoteName(q.layout.Columns.Group))
+		group := table + pg.QuoteName(q.layout.Columns.Group)
+		if q.layout.GroupByType {
+			group = fmt.Sprintf("(coalesce(%s%s::text || ':', '') || %s::text)", table, pg.QuoteName(q.layout.Columns.AggregateType), group)
+		}
+		if q.short {
+			return fmt.Sprintf("(CASE WHEN octet_length(%[1]s) > %[2]d THEN rpad(substr(%[1]s, 1, %[3]d), %[4]d, '.') ELSE %[1]s END)", group,
+				adapters.MaxRowNameBytes, shortGroup, adapters.MaxRowNameBytes+shortGroup)
+		}
+		return group
 	}
-	return []string{"{group}", of("t."), "{set:group}", of("")}
+	return []string{"{group}", of("t."), "{set:group}", of(""), "{other:group}", of("o.")}
+}
+
+// shortGroup is how many characters are in an index of a group whose name is too long for a message. Those that begin alike are one group there;
+// they stay too long, and so their rows are dead. An index takes 2.7 KB of a row, and refuses rows with more.
+const shortGroup = adapters.MaxRowNameBytes / 4
+
+// unbounded reports whether the group can be too long for an index of it. A layout with an index of its own by group needs the column as it is.
+func (q *queueSQL) unbounded(columns map[string]pg.TableColumn) bool {
+	c := &q.layout.Columns
+	for _, name := range []string{c.Group, c.AggregateType} {
+		of, there := columns[name]
+		if !there || name == c.AggregateType && name != c.Group && !q.layout.GroupByType || !slices.Contains([]uint32{pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID}, of.OID) {
+			continue
+		}
+		var n int
+		if _, size, ok := strings.Cut(of.Type, "("); ok {
+			n, _ = strconv.Atoi(strings.TrimSuffix(size, ")"))
+		}
+		if (n == 0 || n > shortGroup) && !q.layout.Definitions[layout.PostgreSQL].FindsHeld {
+			return true
+		}
+	}
+	return false
 }
 
 // validateDeadBy reports what is wrong with the statuses of dead rows.

@@ -39,6 +39,8 @@ type queueSQL struct {
 	lanes  string // quoted table with the epochs of lanes; "": settling does not ask for them
 	notes  string // quoted table with notes; "": there are none, see notes.go
 	maxRow int64  // bytes of payload that are read; 0: [adapters.DefaultMaxRow]
+	long   bool   // groups can be too long for an index of the column
+	short  bool   // groups are as the index has them that is made for long ones
 }
 
 // queueTypes are types as a cast names them, without modifiers.

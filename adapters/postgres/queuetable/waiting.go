@@ -69,7 +69,7 @@ func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, e
 	}
 	earlier := "false"
 	if sql.layout.Columns.Group != "" {
-		earlier = sql.fill(`EXISTS (SELECT FROM {t} o WHERE o.{set:group} = {group} AND o.{set:status} IN ({unfinished})
+		earlier = sql.fill(`EXISTS (SELECT FROM {t} o WHERE {other:group} = {group} AND o.{set:status} IN ({unfinished})
     AND (o.{set:created}, o.{set:key}) < ({created}, {key}))`)
 	}
 	err = q.pool.QueryRow(ctx, sql.fill(`SELECT NOT `)+earlier+sql.fill(` FROM {t} t WHERE {key} = $1::text::`+sql.types.key+` AND {status} IN ({waiting})`), at.Key).Scan(&first)
