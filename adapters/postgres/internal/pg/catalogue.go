@@ -127,9 +127,9 @@ func TableIndexes(ctx context.Context, q Querier, table string) ([]TableIndex, e
 var casts = regexp.MustCompile(`::("[^"]*"|[a-z][a-z ]*[a-z]|text)(\([0-9]+\))?`)
 
 // IndexExpression is an expression in a form in which that which was written and that which the server shows are equal: without
-// casts, parentheses, quotes, spaces and capital letters. It begins with "=", and is never the name of a column that we have.
+// casts, parentheses, quotes, white space and capital letters. It begins with "=", and is never the name of a column that we have.
 func IndexExpression(text string) string {
-	return "=" + strings.ToLower(strings.NewReplacer("(", "", ")", "", " ", "", `"`, "").Replace(casts.ReplaceAllString(text, "")))
+	return "=" + strings.ToLower(strings.NewReplacer("(", "", ")", "", " ", "", "\n", "", `"`, "").Replace(casts.ReplaceAllString(text, "")))
 }
 
 // Serves reports whether the index has all rows of the table by just these columns.
