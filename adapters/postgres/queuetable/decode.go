@@ -53,6 +53,10 @@ func (t *queueTable) decode(d *wire.Decoder, g *queueGroup, v [][]byte) *adapter
 		t.decodePayload(d, row, v[lookPayload])
 	}
 	d.Limit(row, row.LimitAttributes())
+	if max(len(row.ID), len(row.Group)) > adapters.MaxRowNameBytes { // the row is claimed and settled by them as they are
+		names := adapters.Row{ID: row.ID, Group: row.Group}
+		d.Limit(row, names.Limit())
+	}
 	return row
 }
 
