@@ -143,6 +143,9 @@ func (of *anyDatabase) tables(t *testing.T, db *sql.DB, url string, most int) (a
 		if layout != "custom" { // which has its own statuses, and indexes with them
 			kinds["status"] = of.columns["status"][map[bool]int{false: 0, true: 1}[table.queue.Statuses.Dead == "3"]]
 		}
+		if table.queue.DefaultGroup != "" && of.name == "postgres" { // is text
+			kinds["group"] = of.columns["group"][2]
+		}
 		table.cfg = configuredOnly(t, table.config(url))
 		all = append(all, table)
 	}
@@ -259,8 +262,11 @@ func (a *anyTable) typeOf(what string) string {
 func (a *anyTable) create(t *testing.T) {
 	t.Helper()
 	columns := []string{"marking varchar(40)"}
-	if id := a.queue.EventID; id != "" && !slices.ContainsFunc(a.queue.All(), func(c layout.Named) bool { return c.Name == id }) {
-		columns = append(columns, a.of.quote(id)+" varchar(40)")
+	for _, c := range a.queue.Definitions[layout.Database(a.of.name)].Columns {
+		if !slices.ContainsFunc(a.queue.All(), func(is layout.Named) bool { return is.Name == c.Name }) {
+			typ, _, _ := strings.Cut(c.Type, " ")
+			columns = append(columns, a.of.quote(c.Name)+" "+typ)
+		}
 	}
 	for _, c := range a.queue.All() {
 		columns = append(columns, a.of.quote(c.Name)+" "+a.typeOf(c.What))
@@ -398,7 +404,7 @@ func (a *anyTable) states(t *testing.T) map[string]anyState {
 	}
 	found := map[string]anyState{}
 	for mark, v := range a.ask(t, "SELECT marking, "+a.of.text(q(c.Status), a.kinds["status"])+", "+a.of.text(q(c.Key), a.kinds["key"])+", "+group+", "+
-		a.of.payload(q(c.Payload), a.kinds["payload"])+" FROM {t} ORDER BY "+q(c.Created)+", "+q(c.Key)) {
+		a.of.payload(q(c.Payload), a.kinds["payload"])+" FROM {t} ORDER BY {t}."+q(c.Created)+", {t}."+q(c.Key)) {
 		s := anyState{v[0], strings.TrimRight(v[1], " "), v[2], v[3], v[4]}
 		if s.group == "NULL" {
 			s.group = a.queue.DefaultGroup

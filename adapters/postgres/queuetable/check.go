@@ -99,6 +99,9 @@ func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
 			add("column %s (%s) is %s; it must be %s", want.Name, want.What, got.Type, needed)
 		}
 	}
+	if group, ok := columns[c.Group]; ok && t.sql.layout.DefaultGroup != "" && !slices.Contains(textTypes, group.OID) {
+		add("column %s (group) is %s; rows without a group are in the group %q, so it must be text, varchar or char", c.Group, group.Type, t.sql.layout.DefaultGroup)
+	}
 	if key, ok := columns[c.Key]; ok && !key.Unique {
 		add("column %s (key) is not unique: ALTER TABLE %s ADD PRIMARY KEY (%s)", c.Key, t.sql.table, pg.QuoteName(c.Key))
 	}

@@ -82,23 +82,15 @@ func (q *queueSQL) groupPairs() []string {
 // they stay too long, and so their rows are dead. An index takes 2.7 KB of a row, and refuses rows with more.
 const shortGroup = adapters.MaxRowNameBytes / 4
 
+// textTypes are those of text.
+var textTypes = []uint32{pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID}
+
 // unbounded reports whether the group can be too long for an index of it. A layout with an index of its own by group needs the column as it is.
 func (q *queueSQL) unbounded(columns map[string]pg.TableColumn) bool {
-	c := &q.layout.Columns
-	for _, name := range []string{c.Group, c.AggregateType} {
-		of, there := columns[name]
-		if !there || name == c.AggregateType && name != c.Group && !q.layout.GroupByType || !slices.Contains([]uint32{pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID}, of.OID) {
-			continue
-		}
-		var n int
-		if _, size, ok := strings.Cut(of.Type, "("); ok {
-			n, _ = strconv.Atoi(strings.TrimSuffix(size, ")"))
-		}
-		if (n == 0 || n > shortGroup) && !q.layout.Definitions[layout.PostgreSQL].FindsHeld {
-			return true
-		}
-	}
-	return false
+	group := columns[q.layout.Columns.Group]
+	_, size, _ := strings.Cut(group.Type, "(")
+	n, err := strconv.Atoi(strings.TrimSuffix(size, ")"))
+	return slices.Contains(textTypes, group.OID) && (err != nil || n > shortGroup) && !q.layout.Definitions[layout.PostgreSQL].FindsHeld
 }
 
 // validateDeadBy reports what is wrong with the statuses of dead rows.
