@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"testing"
+	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -20,7 +21,7 @@ func TestG7_ParkedRowsAreWrittenInParts(t *testing.T) {
 	}
 	_, _, parts := parkedParts([]adapters.Settlement{
 		{LaneRef: lane, Park: park(1<<20, 3<<20, 1, 9<<20, 0, partBytes-1, 1, 1)}, {LaneRef: fenced, Park: park(1)},
-	}, map[adapters.LaneRef]bool{lane: true})
+	}, map[adapters.LaneRef]bool{lane: true}, utf8.MaxRune)
 	want := []int{2, 1, 1, 3, 1}
 	if len(parts) != len(want) {
 		t.Fatalf("%d parts, want %d", len(parts), len(want))
