@@ -19,6 +19,7 @@ func TestStatusOf(t *testing.T) {
 		{errors.New("invalid page in block 7"), http.StatusInternalServerError},
 		{refused("position %d is beyond the last one", 7), http.StatusConflict},
 		{adapters.NoStart("no column says when a row was created"), http.StatusConflict},
+		{adapters.ErrAmbiguousID, http.StatusConflict},
 		{mistake{errors.New("no pattern")}, http.StatusUnprocessableEntity},
 		{&UnknownRoute{Route: "none"}, http.StatusNotFound},
 		{&unknownSource{name: "none"}, http.StatusNotFound},

@@ -36,7 +36,7 @@ type server struct {
 	client *mongo.Client
 	name   string // of the database
 	now    func() time.Time
-	ahead  atomic.Int64 // of our clock, by nanoseconds
+	ahead  atomic.Int64 // by how many nanoseconds the server's clock is ahead of ours
 
 	mu sync.Mutex
 	db *mongo.Database // nil: what the server is has not been asked yet

@@ -41,7 +41,11 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 		return nil, err
 	}
 	names := &t.q.fields
-	find := options.Find().SetSort(bson.D{{Key: names.Created, Value: 1}, {Key: names.Key, Value: 1}}).SetLimit(int64(cmp.Or(f.Limit, adapters.DefaultParkedStep)))
+	limit := cmp.Or(f.Limit, adapters.DefaultParkedStep)
+	if f.ID != "" {
+		limit = 2 // and no id may name two
+	}
+	find := options.Find().SetSort(bson.D{{Key: names.Created, Value: 1}, {Key: names.Key, Value: 1}}).SetLimit(int64(limit))
 	if !f.Payload && !t.q.layout.TypeInPayload { // none is read
 		find.SetProjection(bson.D{{Key: names.Payload, Value: 0}})
 	}
@@ -49,18 +53,21 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 	if err != nil {
 		return nil, err
 	}
-	bytes, ids := 0, []string{}
+	var ids []string
+	bytes := 0
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
 		row := t.decode(raw)
 		bytes += len(row.Payload)
 		if row.Err = nil; !f.Payload {
 			row.Payload = nil
 		}
-		ids = append(ids, written(raw.Lookup(names.Key)))
+		if f.ID != "" {
+			ids = append(ids, written(raw.Lookup(names.Key)))
+		}
 		page = append(page, adapters.DeadRow{At: t.placeOf(raw), Row: *row, Attempts: t.q.attempts(raw), Error: text(raw.Lookup(names.Error)), Died: t.died(raw)})
 		return bytes < queuerow.DeadPageBytes
 	})
-	if f.ID != "" && len(page) > 1 {
+	if err == nil && len(ids) > 1 {
 		return nil, fmt.Errorf("%w; give one of %s in its place", adapters.ErrAmbiguousID, strings.Join(ids, ", "))
 	}
 	return page, err

@@ -15,12 +15,15 @@ import (
 // renewed; the claims stay as they are.
 func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	stamp := q.nextStamp()
-	renewals := map[*table][]*renewal{}
+	renewals, known := map[*table][]*renewal{}, map[stamps]stamps{} // which the claims share
 	q.claims.Lock()
 	rows, lost := q.claims.Extended(claims)
 	for _, r := range rows {
 		renewals[r.Table] = append(renewals[r.Table], &renewal{r, same{token: r.Hold.token, stamps: r.Hold.stamps}})
-		r.Hold.stamps += stampsOf(stamp) // until it is known to be written the document may have any
+		if known[r.Hold.stamps] == "" { // until it is known to be written the document may have any
+			known[r.Hold.stamps] = r.Hold.stamps + stampsOf(stamp)
+		}
+		r.Hold.stamps = known[r.Hold.stamps]
 	}
 	q.claims.Unlock()
 	for t, of := range renewals {
@@ -30,8 +33,9 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 	}
 	q.claims.Lock()
 	defer q.claims.Unlock()
+	written := stampsOf(stamp)
 	for _, r := range rows {
-		if r.Hold.stamps = stampsOf(stamp); !r.Done {
+		if r.Hold.stamps = written; !r.Done {
 			lost = append(lost, q.claims.End(r)...)
 		}
 	}
