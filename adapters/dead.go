@@ -13,11 +13,11 @@ import (
 // under way, which do not see dead rows.
 type DeadRows interface {
 	// Dead returns a page of dead rows, of one table, in the order of table, creation
-	// and key, beginning after a place. It may be shorter than the limit; only an empty page
+	// and key, beginning after a place; with Retrying those of a table that are in backoff, behind its dead ones. It may be shorter than the limit; only an empty page
 	// is the last.
 	Dead(ctx context.Context, f DeadFilter) ([]DeadRow, error)
 
-	// ChangeDead makes rows wait again, as if they had never been attempted
+	// ChangeDead makes rows, also those in backoff, wait again, as if they had never been attempted
 	// ([ParkedRedrive]), or deletes them ([ParkedPurge]), in one transaction. Rows
 	// that are no longer dead are left as they are; a row that another session has locked for
 	// seconds is an error. It calls record with the
@@ -51,6 +51,9 @@ type DeadFilter struct {
 	Error  string    // part of the last error, in any case
 	Before time.Time // died before, as [DeadRow.Died]
 
+	// Retrying: rows in backoff as well, which failed and wait for a time, where the table says so ([DueKeeper]).
+	Retrying bool
+
 	Payload bool    // payloads are wanted; otherwise only what selecting by route and type needs is read
 	Limit   int     // rows at most; 0: [DefaultParkedStep]
 	After   DeadKey // the page begins after it; zero: at the beginning
@@ -61,6 +64,8 @@ type DeadKey struct {
 	Table   string // which of the queue's tables, as configured
 	Created string // as the database writes it
 	Key     string // primary key, as text
+
+	Retrying bool `json:",omitempty"` // it is in backoff
 }
 
 // DeadRow is a dead row of a queue table.
@@ -69,6 +74,7 @@ type DeadRow struct {
 	Row      Row // as a claim would return it, as far as the filter asked; a payload beyond the queue's limit is nil
 	Attempts int // as the table counts them
 	Error    string
+	Due      time.Time // in backoff: when the next attempt is due
 	Died     time.Time // when it was last changed, where the table has a column for that; else last claimed, or created
 }
 

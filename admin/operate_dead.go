@@ -32,7 +32,7 @@ type deadSource struct {
 // deadSources are the queues that may have dead rows which the filter selects, in the
 // order of the first route of each.
 func (op *Operator) deadSources(ctx context.Context, f adapters.ParkedFilter) (all []*deadSource, err error) {
-	if f.Status != "" && f.Status != adapters.ParkedDead || f.Failure != 0 {
+	if f.Status != "" && f.Status != adapters.ParkedDead && f.Status != adapters.ParkedRetrying || f.Failure != 0 {
 		return nil, nil
 	}
 	index := map[string]*deadSource{}
@@ -84,7 +84,8 @@ type deadPage struct {
 // page returns those rows of the page after a place that the filter selects. A page has at most so
 // many rows.
 func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after adapters.DeadKey, size int, payload bool) (p deadPage, err error) {
-	rows, err := s.rows.Dead(ctx, adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: size, Payload: payload, After: after})
+	rows, err := s.rows.Dead(ctx, adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: size, Payload: payload, After: after,
+		Retrying: f.Status != adapters.ParkedDead})
 	if err != nil || len(rows) == 0 {
 		return p, placeError(after, err)
 	}
@@ -92,7 +93,11 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 	for i := range rows {
 		r := &rows[i]
 		route := s.route(&r.Row)
-		if f.Route != "" && f.Route != route || f.Type != "" && f.Type != r.Row.Type {
+		status := adapters.ParkedDead
+		if r.At.Retrying {
+			status = adapters.ParkedRetrying
+		}
+		if f.Status != "" && f.Status != status || f.Route != "" && f.Route != route || f.Type != "" && f.Type != r.Row.Type {
 			continue
 		}
 		p.keys = append(p.keys, r.At)
@@ -101,7 +106,7 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 			metadata = r.Row.Metadata(fmt.Sprintf("%s/%02d", route, r.Row.Slot))
 		}
 		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, At: ParkedPlace{Source: s.name, Dead: r.At}, Parked: adapters.Parked{
-			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
+			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: status, Attempts: r.Attempts, NextAttemptAt: r.Due,
 			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload, Size: int64(len(r.Row.Payload))}})
 	}
 	return p, nil
@@ -150,33 +155,46 @@ func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, behind 
 	return out, nil
 }
 
+// inTables is which rows of queues' tables a command changes; false: none. Only a redrive changes rows in backoff.
+func inTables(c adapters.ParkedCommand) (f adapters.ParkedFilter, some bool) {
+	f = c.Filter
+	statuses := c.Action.Statuses(f)
+	if c.Action != adapters.ParkedRedrive {
+		f.Status = adapters.ParkedDead
+	}
+	return f, slices.Contains(statuses, adapters.ParkedDead) || c.Action == adapters.ParkedRedrive && slices.Contains(statuses, adapters.ParkedRetrying)
+}
+
 // countDead counts what a command would change in the tables of queues.
 func (op *Operator) countDead(ctx context.Context, c adapters.ParkedCommand) (out []adapters.ParkedCount, err error) {
-	if !slices.Contains(c.Action.Statuses(c.Filter), adapters.ParkedDead) {
+	f, some := inTables(c)
+	if !some {
 		return nil, nil
 	}
-	sources, err := op.deadSources(ctx, c.Filter)
+	sources, err := op.deadSources(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	return countDeadIn(ctx, sources, c.Filter)
+	return countDeadIn(ctx, sources, f)
 }
 
 // countDeadIn counts the dead rows of sources that a filter selects.
 func countDeadIn(ctx context.Context, sources []*deadSource, f adapters.ParkedFilter) (out []adapters.ParkedCount, err error) {
 	for _, s := range sources {
-		counts := map[string]int{}
+		counts := map[adapters.ParkedStatus]map[string]int{adapters.ParkedDead: {}, adapters.ParkedRetrying: {}}
 		err := s.walk(ctx, f, adapters.DeadKey{}, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
 			for _, m := range rows {
-				counts[m.Route]++
+				counts[m.Status][m.Route]++
 			}
 			return true, nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w", s.name, err)
 		}
-		for _, route := range assembly.SortedNames(counts) {
-			out = append(out, adapters.ParkedCount{Route: route, Status: adapters.ParkedDead, Count: counts[route]})
+		for _, status := range []adapters.ParkedStatus{adapters.ParkedDead, adapters.ParkedRetrying} {
+			for _, route := range assembly.SortedNames(counts[status]) {
+				out = append(out, adapters.ParkedCount{Route: route, Status: status, Count: counts[status][route]})
+			}
 		}
 	}
 	return out, nil
@@ -185,10 +203,11 @@ func countDeadIn(ctx context.Context, sources []*deadSource, f adapters.ParkedFi
 // changeDead carries a command out in the tables of queues, a step for each page. take
 // waits for the rate and returns how many rows may be changed, done counts.
 func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, size int, take func(int) (int, error), done func(int)) error {
-	if !slices.Contains(c.Action.Statuses(c.Filter), adapters.ParkedDead) {
+	f, some := inTables(c)
+	if !some {
 		return nil
 	}
-	sources, err := op.deadSources(ctx, c.Filter)
+	sources, err := op.deadSources(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -197,7 +216,7 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 		if !ok {
 			return fmt.Errorf("source %q: %w", s.name, errNoAudit)
 		}
-		err := s.walk(ctx, c.Filter, adapters.DeadKey{}, size, false, func(_ []ParkedMessage, keys []adapters.DeadKey) (bool, error) {
+		err := s.walk(ctx, f, adapters.DeadKey{}, size, false, func(_ []ParkedMessage, keys []adapters.DeadKey) (bool, error) {
 			if len(keys) == 0 {
 				return true, nil
 			}

@@ -91,7 +91,8 @@ func (op *Operator) planMessages(ctx context.Context, plan *OperationPlan, o *ad
 	for _, source := range sources {
 		o.Sources = append(o.Sources, source.name)
 	}
-	dead, err := countDeadIn(ctx, sources, o.Filter)
+	f, _ := inTables(adapters.ParkedCommand{Action: adapters.ParkedAction(o.Kind), Filter: o.Filter})
+	dead, err := countDeadIn(ctx, sources, f)
 	if err != nil {
 		return err
 	}
@@ -107,10 +108,11 @@ func (op *Operator) planMessages(ctx context.Context, plan *OperationPlan, o *ad
 
 // deadSourcesOf are the queues with dead rows that an operation of a store is about.
 func (op *Operator) deadSourcesOf(ctx context.Context, s adapters.StateStore, o *adapters.Operation) ([]*deadSource, error) {
-	if !slices.Contains(adapters.ParkedAction(o.Kind).Statuses(o.Filter), adapters.ParkedDead) {
+	f, some := inTables(adapters.ParkedCommand{Action: adapters.ParkedAction(o.Kind), Filter: o.Filter})
+	if !some {
 		return nil, nil
 	}
-	sources, err := op.deadSources(ctx, o.Filter)
+	sources, err := op.deadSources(ctx, f)
 	return slices.DeleteFunc(sources, func(d *deadSource) bool { return d.store != s }), err
 }
 

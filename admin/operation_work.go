@@ -181,7 +181,8 @@ func (w *work) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := source.page(ctx, w.now.Filter, place.Dead, min(w.size, w.left()), false)
+	f, _ := inTables(adapters.ParkedCommand{Action: adapters.ParkedAction(w.now.Kind), Filter: w.now.Filter})
+	page, err := source.page(ctx, f, place.Dead, min(w.size, w.left()), false)
 	if err != nil {
 		return fmt.Errorf("source %q: %w", source.name, err)
 	}

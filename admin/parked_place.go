@@ -37,6 +37,7 @@ type placeToken struct {
 	Table   string `json:"t,omitempty"`
 	Created string `json:"c,omitempty"`
 	Key     string `json:"k,omitempty"`
+	Waits   bool   `json:"w,omitempty"`
 }
 
 // String is the text of a place for links: route/slot/seq in the first state store, and something without a slash elsewhere.
@@ -47,7 +48,7 @@ func (p ParkedPlace) String() string {
 	if p.Store == 0 && p.Source == "" {
 		return p.Parked.Route + "/" + strconv.Itoa(p.Parked.Slot) + "/" + strconv.FormatInt(p.Parked.Seq, 10)
 	}
-	text, _ := json.Marshal(placeToken{p.Store, p.Parked.Route, p.Parked.Slot, p.Parked.Seq, p.Source, p.Dead.Table, p.Dead.Created, p.Dead.Key}) // strings and numbers have no error
+	text, _ := json.Marshal(placeToken{p.Store, p.Parked.Route, p.Parked.Slot, p.Parked.Seq, p.Source, p.Dead.Table, p.Dead.Created, p.Dead.Key, p.Dead.Retrying}) // strings and numbers have no error
 	return placeMark + base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -64,7 +65,7 @@ func ParseParkedPlace(text string) (p ParkedPlace, err error) {
 			return p, wrong
 		}
 		p = ParkedPlace{Store: t.Store, Parked: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: t.Route, Slot: t.Slot}, Seq: t.Seq},
-			Source: t.Source, Dead: adapters.DeadKey{Table: t.Table, Created: t.Created, Key: t.Key}}
+			Source: t.Source, Dead: adapters.DeadKey{Table: t.Table, Created: t.Created, Key: t.Key, Retrying: t.Waits}}
 		if p.String() != text {
 			return ParkedPlace{}, wrong
 		}

@@ -27,6 +27,7 @@ var (
 		"SettleAndClaimConcurrently": testQueueSettleBeside,
 		"G13_NothingWaitsForALock":   testQueueLockedSettle,
 		"G13_CommandsEndAtALock":     testQueueLockedDead,
+		"G13_BackoffIsRedriven":      testQueueBackoff,
 	}
 	queueForeignTests = map[string]func(*testing.T, *queueSuite){
 		"G2_ForeignRowsEndAPrefix":  testQueueForeign,
@@ -377,6 +378,61 @@ func testQueueLockedDead(t *testing.T, s *queueSuite) {
 	release()
 	if changed, err := dead.ChangeDead(t.Context(), adapters.ParkedRedrive, keys, record); changed != 2 || err != nil {
 		t.Errorf("changed %d rows after the lock, %v", changed, err)
+	}
+}
+
+// testQueueBackoff: rows in backoff are listed behind dead ones when they are asked for, and can be redriven, not purged.
+func testQueueBackoff(t *testing.T, s *queueSuite) {
+	dead, ok := s.Queue.(adapters.DeadRows)
+	keeper, keeps := s.Queue.(adapters.DueKeeper)
+	if !ok || !keeps || !keeper.KeepsDue() {
+		t.Skip("the tables do not say when a row is due again")
+	}
+	rows := s.insert(t, "a", "b", "a", "c")
+	due := time.Now().Add(time.Hour)
+	var results []adapters.ClaimResult
+	for _, row := range s.claimSoon(t, s.Queue, adapters.ClaimRequest{PerGroup: 1}, 3) {
+		r := s.result(row, outbox.OutcomeRetry)
+		if r.Attempts, r.Error, r.At = 1, "it failed", due; row.ID == rows[1].Key {
+			r.Outcome = outbox.OutcomeDead
+		}
+		results = append(results, r)
+	}
+	if lost, err := s.Queue.Settle(t.Context(), results); err != nil || len(lost) > 0 {
+		t.Fatalf("%d lost, %v", len(lost), err)
+	}
+	s.quiet(t, s.Queue, adapters.ClaimRequest{})
+	var found []adapters.DeadRow
+	f := adapters.DeadFilter{Retrying: true, Limit: 1}
+	for {
+		page, err := dead.Dead(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		found, f.After = append(found, page...), page[len(page)-1].At
+	}
+	if len(found) != 3 || found[0].At.Key != rows[1].Key || found[0].At.Retrying || found[1].At.Key != rows[0].Key || found[2].At.Key != rows[3].Key {
+		t.Fatalf("found %+v, want the dead row and those in backoff", found)
+	}
+	if r := found[1]; !r.At.Retrying || r.Attempts != 1 || r.Due.Sub(due).Abs() > time.Second {
+		t.Errorf("the row in backoff is %+v", r)
+	}
+	if only, err := dead.Dead(t.Context(), adapters.DeadFilter{}); err != nil || len(only) != 1 {
+		t.Errorf("%d rows are dead, %v", len(only), err)
+	}
+	record := func(context.Context, int) error { return nil }
+	if n, err := dead.ChangeDead(t.Context(), adapters.ParkedRedrive, []adapters.DeadKey{found[1].At}, record); n != 1 || err != nil {
+		t.Errorf("redriven: %d, %v", n, err)
+	}
+	claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2)
+	s.want(t, claimed, rows[0], rows[2])
+	for _, row := range claimed {
+		if row.Claim.Attempts != 0 {
+			t.Errorf("row %s has %d attempts", row.ID, row.Claim.Attempts)
+		}
 	}
 }
 

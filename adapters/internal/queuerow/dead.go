@@ -19,9 +19,15 @@ const DeadPageBytes = 4 << 20
 // Dead implements [adapters.DeadRows].
 func (o *Operators) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
 	return Pages(o.q.Tables, f.After, o.unknown, func(of layout.Table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
-		f.After = after
+		if f.After = after; !after.Retrying {
+			page, err := o.deadIn(ctx, of, f)
+			if err != nil || len(page) > 0 || !f.Retrying || o.q.Layout.Columns.NextAttempt == "" || o.q.Layout.Columns.Attempts == "" {
+				return page, o.q.Wrap(of.Name, "look for dead rows", err)
+			}
+			f.After = adapters.DeadKey{Retrying: true}
+		}
 		page, err := o.deadIn(ctx, of, f)
-		return page, o.q.Wrap(of.Name, "look for dead rows", err)
+		return page, o.q.Wrap(of.Name, "look for rows in backoff", err)
 	})
 }
 
@@ -39,7 +45,8 @@ func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.Dead
 			return nil, err
 		}
 		for i := range found {
-			if (f.ID == "" || Names(f.ID, found[i].Row.ID)) && (f.Before.IsZero() || found[i].Died.Before(f.Before)) {
+			if (f.ID == "" || Names(f.ID, found[i].Row.ID)) && (f.Before.IsZero() || found[i].Died.Before(f.Before)) &&
+				(!f.After.Retrying || found[i].Due.After(time.Now())) {
 				page = append(page, found[i])
 			}
 		}
@@ -69,8 +76,12 @@ func (o *Operators) deadPage(ctx context.Context, of layout.Table, d Dialect, f 
 		if row.Err = nil; !f.Payload {
 			row.Payload = nil
 		}
-		page = append(page, adapters.DeadRow{At: adapters.DeadKey{Table: of.Name, Created: d.Text(r.Created), Key: row.ID}, Row: *row, Attempts: r.Attempts,
-			Error: failure.String, Died: r.died(updated)})
+		dead := adapters.DeadRow{At: adapters.DeadKey{Table: of.Name, Created: d.Text(r.Created), Key: row.ID, Retrying: f.After.Retrying}, Row: *row, Attempts: r.Attempts,
+			Error: failure.String, Died: r.died(updated)}
+		if f.After.Retrying {
+			dead.Due = known(d, r.Next)
+		}
+		page = append(page, dead)
 	}
 	return page, rows.Err()
 }
@@ -93,11 +104,15 @@ func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) 
 		columns = Columns(d, o.q.Layout, 0, d.Raw(c.Claimed), d.Group())
 	}
 	query := Statement{Text: "SELECT " + strings.Join([]string{columns, Short(d, c.Error), d.Raw(c.Updated)}, ", ") + " "}
+	state := Dead
+	if f.After.Retrying {
+		state = Unfinished
+	}
 	if f.ID == "" {
-		query = query.and(d.Aged(Dead))
+		query = query.and(d.Aged(state) + o.of(d, f.After))
 	} else {
 		row := o.keyed(d, f.ID)
-		query = query.and(row.Text+" AND "+d.Statuses(o.q.Layout.Dead()...), row.Args...)
+		query = query.and(row.Text+o.of(d, f.After), row.Args...)
 	}
 	query = query.behind(d, f.After)
 	if f.Group != "" {
@@ -130,7 +145,7 @@ func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction
 	err = o.q.Transact(ctx, o.q.DB, func(tx *sql.Tx) error {
 		changed = 0
 		for _, r := range rows {
-			change := o.change(tables[r.Table], action, r.Key)
+			change := o.change(tables[r.Table], action, r)
 			result, err := tx.ExecContext(ctx, change.Text, change.Args...)
 			if err != nil {
 				return o.q.Wrap(r.Table, string(action), err)
@@ -170,9 +185,17 @@ func Once(record func(ctx context.Context, changed int) error) func(ctx context.
 	}
 }
 
-// change is the statement that changes a row that is dead still.
-func (o *Operators) change(d Dialect, action adapters.ParkedAction, key string) Statement {
-	row := o.keyed(d, key).and(" AND " + d.Statuses(o.q.Layout.Dead()...))
+// of is the condition that a row is dead, or has failed and waits, as its key says.
+func (o *Operators) of(d Dialect, key adapters.DeadKey) string {
+	if key.Retrying {
+		return " AND " + d.Statuses(o.q.Layout.Statuses.Waiting()...) + " AND " + d.Attempts() + " > 0"
+	}
+	return " AND " + d.Statuses(o.q.Layout.Dead()...)
+}
+
+// change is the statement that changes a row that is dead still, or in backoff.
+func (o *Operators) change(d Dialect, action adapters.ParkedAction, key adapters.DeadKey) Statement {
+	row := o.keyed(d, key.Key).and(o.of(d, key))
 	if action == adapters.ParkedPurge {
 		return Statement{"DELETE " + row.Text, row.Args}
 	}

@@ -21,9 +21,15 @@ var _ adapters.DeadRows = (*Queue)(nil)
 // Dead implements [adapters.DeadRows].
 func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
 	return queuerow.Pages(q.tables, f.After, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.DeadRow, error) {
-		f.After = after
+		if f.After = after; !after.Retrying {
+			page, err := q.deadIn(ctx, t, f)
+			if err != nil || len(page) > 0 || !f.Retrying {
+				return page, queueError(t.name, "look for dead rows", err)
+			}
+			f.After = adapters.DeadKey{Retrying: true}
+		}
 		page, err := q.deadIn(ctx, t, f)
-		return page, queueError(t.name, "look for dead rows", err)
+		return page, queueError(t.name, "look for rows in backoff", err)
 	})
 }
 
@@ -91,9 +97,9 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		}
 		switch action {
 		case adapters.ParkedRedrive:
-			texts[name] = sql.dropNotes() + sql.redrive()
+			texts[name] = sql.dropNotes("(n.dead OR n.due_at > now())") + sql.redrive()
 		case adapters.ParkedPurge:
-			texts[name] = sql.dropNotes() + sql.purge()
+			texts[name] = sql.dropNotes("n.dead") + sql.purge()
 		default:
 			return 0, fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 		}
@@ -156,6 +162,12 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 		}
 		where += " AND strpos(lower({error}), lower(" + arg(f.Error) + ")) > 0"
 	}
+	status, due := "{status} IN ({dead})", "NULL::timestamptz"
+	if f.After.Retrying {
+		if due, status = q.timeText(cmp.Or(q.layout.Columns.NextAttempt, q.notes), "{next_attempt}"), q.backingOff(); status == "" {
+			return "", nil, false
+		}
+	}
 	died := q.died()
 	if !f.Before.IsZero() {
 		where += " AND " + died + " < " + arg(f.Before) + "::timestamptz"
@@ -167,19 +179,28 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 	if f.Payload || q.layout.TypeInPayload {
 		payload, size = q.deadPayload()
 	}
-	return q.fill(`SELECT s.created, s.key, s.grp, s.type, s.aggregate_type, s.aggregate_id, s.tenant, s.payload, s.attempts, s.error, s.died, s.position, s.headers, s.extra
+	return q.fill(`SELECT s.created, s.key, s.grp, s.type, s.aggregate_type, s.aggregate_id, s.tenant, s.payload, s.attempts, s.error, s.died, s.position, s.headers, s.extra, s.due
 FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
             ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queuerow.DeadPageBytes) + `) AS size, ` + wire.Instant(died) + ` AS died,
-            coalesce(` + wire.Ordinary("{created}", "(extract(epoch FROM {created}) * 1000000)::bigint") + `, 0) AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
-        FROM {t} t` + q.noted(true) + `
-        WHERE {status} IN ({dead})` + where + order + `
+            coalesce(` + wire.Ordinary("{created}", "(extract(epoch FROM {created}) * 1000000)::bigint") + `, 0) AS position, ` + headers + ` AS headers, ` + extra + ` AS extra, ` + due + ` AS due
+        FROM {t} t` + q.noted(!f.After.Retrying) + `
+        WHERE ` + status + where + order + `
         LIMIT ` + limit + `
     ) r
 ) s
 WHERE s.total - s.size < ` + strconv.Itoa(queuerow.DeadPageBytes)), args, true
+}
+
+// backingOff is the condition that a row has failed and waits for a time, a template; "": the table does not say that.
+func (q *queueSQL) backingOff() string {
+	c := &q.layout.Columns
+	if q.notes == "" && (c.NextAttempt == "" || c.Attempts == "") {
+		return ""
+	}
+	return "{status} IN ({waiting}) AND {attempts} > 0 AND {next_attempt} > now()"
 }
 
 // inGroup is the condition that a row is of a group, named as messages have it (with the
@@ -230,7 +251,19 @@ func (q *queueSQL) deadPayload() (payload, size string) {
 // status from being looked up in an index.
 const theDead = "{key} = ANY ($1::text[]::{key[]}) AND ({status} IN ({dead})) IS TRUE"
 
-// redrive makes dead rows wait as for their first attempt. The error, and when the row was
+// theRedriven is the condition that a row of the given keys is dead still, or in backoff.
+func (q *queueSQL) theRedriven() string {
+	waits := q.backingOff()
+	switch {
+	case waits == "":
+		return theDead
+	case q.notes != "":
+		waits = "EXISTS (SELECT FROM {notes} n WHERE n.queue = {queue} AND n.key = {key}::text AND NOT n.dead AND " + waits + ")"
+	}
+	return "{key} = ANY ($1::text[]::{key[]}) AND ({status} IN ({dead}) OR " + waits + ") IS TRUE"
+}
+
+// redrive makes dead rows, and those in backoff, wait as for their first attempt. The error, and when the row was
 // last claimed, stay, as the systems that write such tables leave them when a row waits
 // again. Parameter: keys.
 func (q *queueSQL) redrive() string {
@@ -244,7 +277,7 @@ func (q *queueSQL) redrive() string {
 	if q.layout.Columns.Updated != "" {
 		set += ", {set:updated} = now()"
 	}
-	return q.fill("UPDATE {t} t SET " + set + " WHERE " + theDead)
+	return q.fill("UPDATE {t} t SET " + set + " WHERE " + q.theRedriven())
 }
 
 // purge deletes dead rows. Parameter: keys.

@@ -17,6 +17,7 @@ type deadRecord struct {
 	adapters.DeadRow
 	group   *string
 	died    pgtype.Timestamptz
+	due     pgtype.Timestamptz
 	headers []byte
 	extra   []*string // the layout's headers
 }
@@ -24,14 +25,15 @@ type deadRecord struct {
 // targets are where the columns of [queueSQL.dead] go.
 func (r *deadRecord) targets() []any {
 	return []any{&r.At.Created, &r.At.Key, &r.group, &r.Row.Type, &r.Row.AggregateType, &r.Row.AggregateID, &r.Row.Tenant,
-		&r.Row.Payload, &r.Attempts, &r.Error, &r.died, &r.Row.Position, &r.headers, &r.extra}
+		&r.Row.Payload, &r.Attempts, &r.Error, &r.died, &r.Row.Position, &r.headers, &r.extra, &r.due}
 }
 
 // dead makes the row. Its headers are there if they were asked for; what cannot be read of them is left out, and Err
 // says so.
 func (t *queueTable) dead(sql *queueSQL, r *deadRecord) adapters.DeadRow {
 	d := r.DeadRow
-	d.At.Table, d.Died = t.name, r.died.Time
+	d.At.Table, d.Died, d.Due = t.name, r.died.Time, r.due.Time
+	d.At.Retrying = r.due.Valid
 	row := &d.Row
 	row.ID = d.At.Key
 	t.place(row, r.group)

@@ -118,12 +118,12 @@ WHERE n.queue = {queue} AND n.key = k.key AND NOT EXISTS (
       AND (CASE WHEN n.dead THEN {status} IN ({dead}) ELSE {status} IN ({waiting}) END) IS TRUE)`)
 }
 
-// dropNotes is the beginning of a statement that changes dead rows: it deletes their notes. Parameter: keys.
-func (q *queueSQL) dropNotes() string {
+// dropNotes is the beginning of a statement that changes rows: it deletes their notes that meet a condition. Parameter: keys.
+func (q *queueSQL) dropNotes(condition string) string {
 	if q.notes == "" {
 		return ""
 	}
-	return q.fill("WITH dropped AS (DELETE FROM {notes} n WHERE n.queue = {queue} AND n.key = ANY ($1::text[]) AND n.dead)\n")
+	return q.fill("WITH dropped AS (DELETE FROM {notes} n WHERE n.queue = {queue} AND n.key = ANY ($1::text[]) AND " + condition + ")\n")
 }
 
 // pageOfNotes lists the keys of notes in their order. Parameters: the last key of the page before, limit.
