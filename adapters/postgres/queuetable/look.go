@@ -284,7 +284,7 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	switch wait := float64FromBinary(raw[lookWait]); {
 	case wait > 0:
 		v.group.again(time.Duration(min(wait, 3600) * float64(time.Second)))
-		if v.group.ordered() && !v.stays && wait > time.Duration(s.q.recent.Load()).Seconds() { // it does not wait for the hot path alone
+		if v.group.ordered() && !v.stays && s.q.recent.Load() == 0 { // otherwise it may wait for the hot path alone
 			v.waits = s.table.passed.name(raw[lookID], wire.TIDFromBinary(raw[lookTID]))
 		}
 		v.keep(at.created)
