@@ -46,6 +46,14 @@ func raw(column string) string {
 	return my.Quote(column)
 }
 
+// wait is for how many microseconds a row is not due.
+func (s *statements) wait() string {
+	if s.layout.Columns.NextAttempt == "" {
+		return "NULL"
+	}
+	return "TIMESTAMPDIFF(MICROSECOND, NOW(6), " + my.Quote(s.layout.Columns.NextAttempt) + ")"
+}
+
 // Attempts is the expression of the failed attempts.
 func (s *statements) Attempts() string {
 	if s.layout.Columns.Attempts == "" {

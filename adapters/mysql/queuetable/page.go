@@ -2,6 +2,7 @@ package queuetable
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -35,7 +36,7 @@ type entry struct {
 	text         string // the key
 	marked       bool   // it is being processed
 	claimed      any
-	next         any
+	wait         sql.NullInt64 // for so many microseconds, by the server's clock
 	token        int64
 }
 
@@ -131,7 +132,7 @@ func (v *turn) page(ctx context.Context) (page []entry, err error) {
 	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var e entry
-		if err := rows.Scan(&e.queue, &e.created, &e.key, &e.marked, &e.claimed, &e.next, &e.token); err != nil {
+		if err := rows.Scan(&e.queue, &e.created, &e.key, &e.marked, &e.claimed, &e.wait, &e.token); err != nil {
 			return nil, err
 		}
 		e.text = s.KeyText(e.key)
@@ -175,8 +176,8 @@ func (v *turn) consider(e *entry) bool {
 	if v.table.unwanted[e.text] {
 		return false
 	}
-	if due, ok := e.next.(time.Time); ok && due.After(time.Now()) {
-		v.wait(e.queue, p, due)
+	if e.wait.Int64 > 0 {
+		v.wait(e.queue, p, time.Now().Add(time.Duration(e.wait.Int64)*time.Microsecond))
 		return false
 	}
 	if v.room(p, e.queue) <= 0 {

@@ -502,3 +502,46 @@ func TestErrorsFitTheirColumn(t *testing.T) {
 		}
 	}
 }
+
+// When a row is due is said by the server's clock, and compared with it. A row is due whose time is none, and one that waits for ever stops no other.
+func TestG13_TheServersClockDecidesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	e := custom(t, "varchar(36)", "integer", "datetime(6)")
+	for _, key := range []string{"now", "later", "zero", "never"} {
+		e.insert(adaptertest.QueueRow{Table: e.tables[0].Name, Key: key, Group: key, Payload: "{}", CreatedAt: born})
+	}
+	ahead, err := (&my.Connection{URL: e.url}).Open() // a session in which it is a year later
+	must(t, err)
+	t.Cleanup(func() { must(t, ahead.Close()) })
+	ahead.SetMaxOpenConns(1)
+	_, err = ahead.Exec("SET timestamp = UNIX_TIMESTAMP() + 365 * 86400")
+	must(t, err)
+	q := e.open()
+	q.db, ahead = ahead, q.db
+	defer func() { q.db, ahead = ahead, q.db }()
+	rows := e.claim(q, 10)
+	for _, row := range rows {
+		at := time.Now()
+		if row.ID == "later" {
+			at = at.Add(time.Hour)
+		}
+		lost, err := q.Settle(t.Context(), []adapters.ClaimResult{{Claim: row.Claim, Outcome: outbox.OutcomeRetry, Attempts: 1, Error: "no", At: at}})
+		if err != nil || len(lost) > 0 {
+			t.Fatalf("%d lost, %v", len(lost), err)
+		}
+	}
+	var left float64
+	must(t, q.db.QueryRow("SELECT TIMESTAMPDIFF(SECOND, NOW(), next_try_at) FROM `Out ``Box` WHERE `Event Id` = 'later'").Scan(&left))
+	if left < 3500 || left > 3600 {
+		t.Errorf("the row is due in %v s", left)
+	}
+	e.exec("SET STATEMENT sql_mode = '' FOR UPDATE `Out ``Box` SET next_try_at = '0000-00-00' WHERE `Event Id` = 'zero'")
+	e.exec("UPDATE `Out ``Box` SET next_try_at = '9999-12-31' WHERE `Event Id` = 'never'")
+	var due []string
+	for _, row := range e.claim(q, 10) {
+		due = append(due, row.ID)
+	}
+	if slices.Sort(due); !slices.Equal(due, []string{"now", "zero"}) {
+		t.Errorf("due are %q", due)
+	}
+}

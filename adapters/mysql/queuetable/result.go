@@ -55,7 +55,7 @@ func (w *write) fenced(q *Queue) bool {
 }
 
 // settle is the statement for an effect; empty: there is nothing to write.
-func (s *statements) settle(e *queuerow.Effect) (text string, v values) {
+func (s *statements) settle(e *queuerow.Effect, now time.Time) (text string, v values) {
 	v.attempts = e.Attempts
 	switch e.Change {
 	case queuerow.Done:
@@ -65,7 +65,7 @@ func (s *statements) settle(e *queuerow.Effect) (text string, v values) {
 	case queuerow.Retry:
 		text, v.err = s.Retry, s.errorText(e.Error)
 		if !e.Due.IsZero() && s.layout.Columns.NextAttempt != "" {
-			v.due = e.Due.UTC().Truncate(time.Microsecond)
+			v.due = e.Due.Sub(now).Microseconds()
 		}
 	case queuerow.Release:
 		text = s.Put

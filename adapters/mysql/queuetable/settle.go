@@ -91,10 +91,10 @@ func (s *settling) prepare() {
 		err, due any
 		claimed  int64
 	}
-	known := map[key]*write{}
+	known, now := map[key]*write{}, time.Now()
 	for _, r := range s.rows {
 		w := write{table: r.Table}
-		w.text, w.values = r.Table.sql().settle(&r.Effect)
+		w.text, w.values = r.Table.sql().settle(&r.Effect, now)
 		w.claimed, w.token = r.Hold.stamp, s.q.token
 		at := key{w.table, w.text, w.attempts, w.err, w.due, w.claimed.UnixMicro()}
 		if known[at] == nil {

@@ -224,7 +224,7 @@ func (s *statements) build() {
 	if !s.layout.Claimless() {
 		marked, token = s.Statuses(s.layout.Statuses.Processing), my.Quote(claimColumn)
 	}
-	page := "SELECT " + strings.Join([]string{queue, created, key, marked, raw(c.Claimed), raw(c.NextAttempt), token}, ", ") +
+	page := "SELECT " + strings.Join([]string{queue, created, key, marked, raw(c.Claimed), s.wait(), token}, ", ") +
 		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + queue
 	order := " ORDER BY " + queue + ", " + created + ", " + key + " LIMIT ?"
 	s.page = page + " > ?" + order

@@ -22,7 +22,7 @@ const (
 
 // changes writes the statements that write.
 func (s *statements) changes() *queuerow.Changes {
-	return &queuerow.Changes{Dialect: s, Layout: s.layout, Status: s.statusValue, Now: s.now, Kept: s.kept(), Attempts: argAttempts, Error: argError, Due: argDue}
+	return &queuerow.Changes{Dialect: s, Layout: s.layout, Status: s.statusValue, Now: s.now, Kept: s.kept(), Attempts: argAttempts, Error: argError, Due: "NOW(6) + INTERVAL " + argDue + " MICROSECOND"}
 }
 
 // buildWrites makes the statements that write.
@@ -68,7 +68,7 @@ func (s *statements) kept() string {
 type values struct {
 	attempts       int
 	err            any // nil: NULL
-	due            any // nil: as it is
+	due            any // in how many microseconds, by the server's clock; nil: as it is
 	stamp, claimed time.Time
 	token          int64
 	keys           []any

@@ -84,7 +84,7 @@ func (q *queueSQL) settleNoted(o settlement) string {
 	}
 	rows := `(
     SELECT r.*
-    FROM unnest($1::{key[]}, $2::int[], $3::int[], $4::text[], $5::timestamptz[]) WITH ORDINALITY AS r(key, attempts, lane, error, due, n)` + join + `
+    FROM unnest($1::{key[]}, $2::int[], $3::int[], $4::text[], $5::float8[]) WITH ORDINALITY AS r(key, attempts, lane, error, wait, n)` + join + `
 ) s`
 	counted := " WHERE s.attempts > 0" // those of an address that was at fault are given back
 	settled, dead := "SELECT s.* FROM "+rows+"\nJOIN {t} t ON {key} = s.key\nWHERE ({status} IN ({waiting})) IS TRUE", "false"
@@ -97,7 +97,7 @@ func (q *queueSQL) settleNoted(o settlement) string {
 `+settled+`
 ), noted AS (
     INSERT INTO {notes} AS n (queue, key, attempts, due_at, last_error, dead)
-    SELECT {queue}, s.key::text, s.attempts, s.due, coalesce(s.error, ''), `+dead+` FROM settled s`+counted+` ORDER BY 2
+    SELECT {queue}, s.key::text, s.attempts, `+dueAt+`, coalesce(s.error, ''), `+dead+` FROM settled s`+counted+` ORDER BY 2
     ON CONFLICT (queue, key) DO UPDATE SET attempts = EXCLUDED.attempts, dead = EXCLUDED.dead, noted_at = EXCLUDED.noted_at,
         due_at = coalesce(EXCLUDED.due_at, n.due_at), last_error = coalesce(nullif(EXCLUDED.last_error, ''), n.last_error)
 ), dropped AS (

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -142,7 +143,7 @@ func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queuerow.Effect)
 	if e.Due.IsZero() {
 		rows.due.Null()
 	} else {
-		rows.due.Text(e.Due.UTC().Format(time.RFC3339Nano))
+		rows.due.Text(strconv.FormatFloat(time.Until(e.Due).Seconds(), 'f', 6, 64))
 	}
 }
 

@@ -18,11 +18,13 @@ func until(time, typ string) string {
 	return "(extract(epoch FROM " + time + ")::float8 - extract(epoch FROM " + nowOf(typ) + ")::float8)"
 }
 
-// dueValue is what a settle writes for when a row is due. A local time is never earlier than it is, and none that has been: in the hour that
-// comes twice a pause is not shorter than it was meant.
+// dueAt is when a row is due that waits for so many seconds, by the server's clock, which decides about it.
+const dueAt = "now() + s.wait * interval '1 second'"
+
+// dueValue is what a settle writes for when a row is due. A pause that ends in the hour after is not to look over in this one.
 func (q *queueSQL) dueValue() string {
 	if q.types.due != localType {
-		return "s.due"
+		return dueAt
 	}
-	return "greatest(s.due::timestamp, localtimestamp + (s.due - now()))"
+	return "greatest((" + dueAt + ")::timestamp, localtimestamp + s.wait * interval '1 second')"
 }

@@ -173,15 +173,15 @@ func (q *queueSQL) fenced(first int) (with, join string) {
 }
 
 // settleHere writes one outcome for many rows of a table without claims. Parameters, arrays with one entry per row:
-// key, attempts, the number of its lane and, for what is not done, error and when it
-// is due; then those of the fence. It returns the numbers of the rows that were changed.
+// key, attempts, the number of its lane and, for what is not done, error and in how many
+// seconds it is due; then those of the fence. It returns the numbers of the rows that were changed.
 func (q *queueSQL) settleHere(o settlement) string {
 	if q.notes != "" && !o.done {
 		return q.settleNoted(o)
 	}
 	arrays, columns, next := "", "", 4
 	if !o.done {
-		arrays, columns, next = ", $4::text[], $5::timestamptz[]", ", error, due", 6
+		arrays, columns, next = ", $4::text[], $5::float8[]", ", error, wait", 6
 	}
 	with, join := q.fenced(next)
 	write, from := q.writing(o)

@@ -83,7 +83,7 @@ type settlement struct {
 // settle writes one outcome for many rows. Parameters are two arrays of the times
 // of which one is a claim's, because one claim has many rows, and others with one
 // entry per row: key, which of the times, attempts and, for
-// what is not done, error and when it is due. It returns the numbers of the rows
+// what is not done, error and in how many seconds it is due. It returns the numbers of the rows
 // that were still claimed.
 func (q *queueSQL) settle(o settlement) string {
 	if q.layout.Claimless() {
@@ -91,7 +91,7 @@ func (q *queueSQL) settle(o settlement) string {
 	}
 	arrays, columns := "", ""
 	if !o.done {
-		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
+		arrays, columns = ", $6::text[], $7::float8[]", ", error, wait"
 	}
 	write, from := q.writing(o)
 	return q.fill(fmt.Sprintf(`%s

@@ -106,22 +106,18 @@ func (l *ledger) refusal() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first *holding
-	others := -1
+	n := 0
 	for _, h := range l.aside {
 		if h.refused() {
-			if others++; first == nil {
+			if n++; n == 1 {
 				first = h
 			}
 		}
 	}
-	if first == nil {
+	if n == 0 {
 		return ""
 	}
-	more := ""
-	if others > 0 {
-		more = fmt.Sprintf(" and %d others", others)
-	}
-	return fmt.Sprintf("the table does not take the result (%v) of row %s%s: %v", first.result.Outcome, first.claim.Key, more, first.aside)
+	return fmt.Sprintf("the table does not take the result of %d rows, the first is %s (%v): %v", n, first.claim.Key, first.result.Outcome, first.aside)
 }
 
 // lockedIn returns the error of results that are not written because other sessions have locked the rows: those of some lanes, nil: of all.
