@@ -31,18 +31,18 @@ type HotPath struct {
 // Queue describes a table of any shape whose rows carry a status. Names of
 // columns are taken exactly as the database has them.
 type Queue struct {
-	Key     string `yaml:"key" required:"true" doc:"Primary key, and the event id; any type."`
+	Key     string `yaml:"key" required:"true" doc:"Primary key, and the event id; in PostgreSQL a text, number, uuid, enum, bytea, bit or time, or a domain of one."`
 	Type    string `yaml:"type" required:"true" doc:"Event type; any type."`
 	Payload string `yaml:"payload" required:"true" doc:"Content: json, jsonb, text or varchar that is JSON; or bytea."`
-	Status  string `yaml:"status" required:"true" doc:"Status: text, varchar, an enum or a number."`
+	Status  string `yaml:"status" required:"true" doc:"Status: text, varchar, an enum or a number. It must take all statuses."`
 	Created string `yaml:"created" required:"true" doc:"When the row was created: timestamp or timestamptz, NOT NULL. Rows of a group come in the order of created and key."`
 	Claimed string `yaml:"claimed" required:"true" doc:"When the row was marked as being processed: timestamp or timestamptz. Identifies a claim."`
 
-	Group       string `yaml:"group" doc:"Key of the group, whose order is kept; any type. Without it rows have no order."`
+	Group       string `yaml:"group" doc:"Key of the group, whose order is kept; types as of key. Without it rows have no order."`
 	Attempts    string `yaml:"attempts" doc:"Failed attempts, a number. Without it they are lost at a restart."`
 	NextAttempt string `yaml:"next_attempt" doc:"Time before which the row is not attempted; NULL: at once."`
 	Done        string `yaml:"done" doc:"When the row was delivered."`
-	Error       string `yaml:"error" doc:"Last error: text or varchar of at least 4000."`
+	Error       string `yaml:"error" doc:"Last error: text or varchar; a longer error is cut."`
 
 	AggregateType string `yaml:"aggregate_type" doc:"Type of the aggregate; any type."`
 	AggregateID   string `yaml:"aggregate_id" doc:"Id of the aggregate; any type."`
