@@ -93,6 +93,14 @@ func (q *queueSQL) unbounded(columns map[string]pg.TableColumn) bool {
 	return slices.Contains(textTypes, group.OID) && (err != nil || n > shortGroup) && !q.layout.Definitions[layout.PostgreSQL].FindsHeld
 }
 
+// groupName is the name of a group, a template. Equal values have one name: 1.5 and 1.50 are the same group.
+func (q *queueSQL) groupName(value string) string {
+	if q.types.group == "numeric" {
+		value = "trim_scale(" + value + ")"
+	}
+	return value + "::text"
+}
+
 // validateDeadBy reports what is wrong with the statuses of dead rows.
 func validateDeadBy(l *Layout) (errs []error) {
 	s := &l.Statuses

@@ -163,14 +163,6 @@ func (q *queueSQL) groupText() string {
 	return q.fill(q.groupName("{group}"))
 }
 
-// groupName is the name of a group, a template. Equal values have one name: 1.5 and 1.50 are the same group.
-func (q *queueSQL) groupName(value string) string {
-	if q.types.group == "numeric" {
-		value = "trim_scale(" + value + ")"
-	}
-	return value + "::text"
-}
-
 // look reads what is unfinished in groups, each from a place on, in the order
 // of (created, key). Parameters, arrays with one entry per group: name, whether
 // rows without a group belong to it, created and key of the place (null key:
