@@ -25,7 +25,7 @@ const (
 	AllowNone                  // nothing
 )
 
-// GateConfig says what a gate delivers to and under which restrictions. All fields are required.
+// GateConfig says what a gate delivers to and under which restrictions. All fields but Judge are required.
 type GateConfig struct {
 	Destination adapters.Destination
 
@@ -39,6 +39,10 @@ type GateConfig struct {
 	// Permit reports whether anything may be sent at all (the lane is still
 	// ours). Called like Allow.
 	Permit func() bool
+
+	// Judge is called with what the destination returned for t, which was sent at began, and returns what the message gets; nil: the same. Called
+	// like Allow.
+	Judge func(address string, t *Ticket, began time.Time, err error) error
 
 	// SendTimeout bounds a batch none of whose messages carries a limit of its
 	// own ([lanectx.LimitOf]).

@@ -299,6 +299,9 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 		default:
 			t.state, t.failed, t.among = away, !released, delivered
 		}
+		if g.cfg.Judge != nil {
+			err = g.cfg.Judge(p.address, t, g.epoch.Add(time.Duration(t.since)), err)
+		}
 		g.wake(t, err)
 	}
 	for _, t := range b.tickets {

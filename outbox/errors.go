@@ -65,9 +65,11 @@ type Error struct {
 	// failures before it: their attempts are given back.
 	Outage bool
 
-	// Answered reports for a KindTransient that the receiver answered and
-	// refused the request: the attempt counts for every message of the batch,
-	// and never indicates that the address is down.
+	// Answered reports that the receiver answered and refused the request. For a
+	// KindTransient the attempt counts for every message of the batch, and never
+	// indicates that the address is down; nor does a KindPermanent. A KindUnavailable
+	// or KindGone becomes a failed attempt of the message if messages of other groups
+	// are delivered meanwhile.
 	Answered bool
 
 	// Code is the receiver's name for the failure, a word of a small set. Empty: none.
@@ -115,11 +117,11 @@ func Skip(reason string) error {
 	return &Error{Kind: KindSkip, Err: errors.New(reason)}
 }
 
-// AnsweredBy reports whether err is a transient error from a response of the
-// receiver, see [Error.Answered].
+// AnsweredBy reports whether err is a transient or permanent error from a response of the
+// receiver, see [Error.Answered]: its address is there.
 func AnsweredBy(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Kind == KindTransient && e.Answered
+	return ok && (e.Kind == KindTransient || e.Kind == KindPermanent) && e.Answered
 }
 
 // KindOf returns the kind of an error. An error without a kind is transient,

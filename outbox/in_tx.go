@@ -35,7 +35,7 @@ const rollbackTimeout = 5 * time.Second
 //
 // The ctx of fn carries the transaction: [AfterCommit] and [AfterRollback] need it, and [Client.Publish], [Lock] and their
 // like take it if their tx is nil. fn must not end tx itself, by SQL neither: InTx returns
-// [ErrOutcomeUnknown] where it notices, with pgx and where [ClientConfig].Hot has published.
+// [ErrOutcomeUnknown] where [ClientConfig].Hot has published, and nil where nothing shows it.
 //
 // InTx inside of fn, with its ctx and the same db, joins the transaction: fn runs in it, and the outer InTx ends it. If
 // the inner fn fails, the outer InTx rolls back and returns an error even if its own fn returns nil. With another db
@@ -210,9 +210,6 @@ func (r *running) commit(ctx context.Context) ([]func(context.Context), error) {
 	var err error
 	switch tx := r.tx.(type) {
 	case pgxTx:
-		if tx, ok := tx.(interface{ Conn() *pgx.Conn }); ok {
-			r.endedBySQL = r.endedBySQL || tx.Conn().PgConn().TxStatus() == 'I' // COMMIT outside of a transaction is no error
-		}
 		err = tx.Commit(ctx)
 	case sqlTx:
 		err = tx.Commit()

@@ -88,7 +88,7 @@ func TestG2_FlowCatalystV2ResultsAreByItem(t *testing.T) {
 		code     string
 		answered bool
 	}{
-		{"BAD_REQUEST", outbox.KindPermanent, "BAD_REQUEST", false}, {"FORBIDDEN", outbox.KindPermanent, "FORBIDDEN", false},
+		{"BAD_REQUEST", outbox.KindPermanent, "BAD_REQUEST", true}, {"FORBIDDEN", outbox.KindPermanent, "FORBIDDEN", true},
 		{"INTERNAL_ERROR", outbox.KindTransient, "INTERNAL_ERROR", true}, {"UNAUTHORIZED", outbox.KindTransient, "UNAUTHORIZED", true},
 		{"GATEWAY_ERROR", outbox.KindTransient, "GATEWAY_ERROR", true}, {"NO_IDEA", outbox.KindTransient, "INTERNAL_ERROR", true},
 	}
@@ -126,10 +126,10 @@ func TestG2_FlowCatalystV2AnswersWithoutResults(t *testing.T) {
 		{200, `{"results":[{"status":"SUCCESS"}]}`, outbox.KindTransient, "INTERNAL_ERROR", true, 1},
 		{500, ``, outbox.KindTransient, "INTERNAL_ERROR", true, 1},
 		{422, ``, outbox.KindTransient, "INTERNAL_ERROR", true, 1},
-		{400, `{"code":"BATCH_TOO_LARGE"}`, outbox.KindPermanent, "BAD_REQUEST", false, 3}, // each alone, then
-		{401, ``, outbox.KindUnavailable, "UNAUTHORIZED", false, 1},
-		{403, ``, outbox.KindUnavailable, "FORBIDDEN", false, 1},
-		{503, ``, outbox.KindUnavailable, "GATEWAY_ERROR", false, 1},
+		{400, `{"code":"BATCH_TOO_LARGE"}`, outbox.KindPermanent, "BAD_REQUEST", true, 3}, // each alone, then
+		{401, ``, outbox.KindUnavailable, "UNAUTHORIZED", true, 1},
+		{403, ``, outbox.KindUnavailable, "FORBIDDEN", true, 1},
+		{503, ``, outbox.KindUnavailable, "GATEWAY_ERROR", true, 1},
 	} {
 		r, d := newPlatform(t, c.status, c.answer)
 		errs := d.Deliver(t.Context(), r.URL+FlowCatalystEvents, []*message.Message{itemOf("EVENT", "1", `{}`),

@@ -36,10 +36,10 @@ func codeOf(status int) string {
 	return codeInternal
 }
 
-// coded gives an error its code, and says that an attempt which the receiver answered counts for all.
+// coded gives an error its code, and says that the receiver answered: an attempt counts for all then.
 func coded(err error, code string, answered bool) error {
 	if e, ok := errors.AsType[*outbox.Error](err); ok {
-		e.Code, e.Answered = code, answered && e.Kind == outbox.KindTransient
+		e.Code, e.Answered = code, answered
 	}
 	return err
 }

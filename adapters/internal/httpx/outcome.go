@@ -43,11 +43,15 @@ func (o Outcome) Refused(resp *http.Response, address string, answer []byte) err
 	if quote != "" {
 		quote = ": " + quote
 	}
+	after := retryAfter(resp.Header.Get("Retry-After"), clockOf(resp.Header, time.Now()))
+	if status == http.StatusTooManyRequests {
+		after = max(after, leastRetryAfter)
+	}
 	return &outbox.Error{
 		Kind: kind,
 		Err: fmt.Errorf("%s: %s answers %d %s%s%s", o.Name, Shown(address), status, http.StatusText(status),
 			hint(status, o.Secrets.Location(resp.Header.Get("Location"))), quote),
-		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), clockOf(resp.Header, time.Now())),
+		RetryAfter: after, Answered: kind != outbox.KindTransient,
 	}
 }
 

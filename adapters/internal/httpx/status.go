@@ -112,6 +112,9 @@ func hint(status int, location string) string {
 	return ""
 }
 
+// leastRetryAfter is what a receiver asks for that says that there were too many requests, and not for how long.
+const leastRetryAfter = 200 * time.Millisecond
+
 // maxRetryAfter bounds what a receiver can ask for.
 const maxRetryAfter = 24 * time.Hour
 

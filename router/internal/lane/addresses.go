@@ -20,9 +20,11 @@ type health struct {
 	mu        sync.Mutex
 	addresses map[string]*address
 	closed    bool
+
+	refusals refusals
 }
 
-func newHealth(r *Route) *health { return &health{route: r, addresses: map[string]*address{}} }
+func newHealth(r *Route) *health { return &health{route: r, addresses: map[string]*address{}, refusals: refusals{addresses: map[string]*refuser{}}} }
 
 // at returns the record of an address, creating it.
 func (h *health) at(name string) *address {

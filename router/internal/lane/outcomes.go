@@ -99,9 +99,9 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	}
 	address, failed := it.Failed()
 	switch {
-	case !failed || v.Outcome != outbox.OutcomeRetry && !v.Exhausted:
-	case outbox.AnsweredBy(v.Err):
+	case failed && outbox.AnsweredBy(v.Err):
 		follow = h.delivered(address) // it refused the message, but it is there
+	case !failed || v.Outcome != outbox.OutcomeRetry && !v.Exhausted:
 	default:
 		// It was the destination: perhaps the whole address is failing.
 		charged, blamed := h.failed(address, it, v.RetryAfter, v.Err)

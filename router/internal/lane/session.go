@@ -56,6 +56,7 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 		Limiter:     l.route.limiter,
 		Allow:       l.route.health.allow,
 		Permit:      l.route.Lease.MaySend,
+		Judge:       l.route.health.refusals.judge,
 		SendTimeout: l.route.SendTimeout,
 		Ended:       s.ended,
 	})
