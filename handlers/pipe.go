@@ -123,10 +123,7 @@ func (g *Gate) begin(p *pipe) {
 // work delivers batches until nothing is ready for the address.
 func (g *Gate) work(p *pipe, b *batch) {
 	for g.gather(); g.take(p, b); g.gather() {
-		errs := g.deliver(p.address, b)
-		if ended := g.complete(p, b, errs); len(ended) > 0 {
-			g.cfg.Ended(ended)
-		}
+		g.conclude(p, b, g.deliver(p, b))
 	}
 	if g.ordering.Unit == adapters.UnitGroup {
 		g.cfg.Limiter.release(p.address)
@@ -137,6 +134,12 @@ func (g *Gate) work(p *pipe, b *batch) {
 		g.idle.Broadcast()
 	}
 	g.mu.Unlock()
+}
+
+func (g *Gate) conclude(p *pipe, b *batch, errs []error) {
+	if ended := g.complete(p, b, errs); len(ended) > 0 {
+		g.cfg.Ended(ended)
+	}
 }
 
 // gather lets the chains that are ready to run come to the gate before a batch
@@ -242,20 +245,29 @@ func (g *Gate) add(b *batch, q *group, one bool) int {
 	return n
 }
 
-// deliver calls the destination. A panic is an error of every message.
-func (g *Gate) deliver(address string, b *batch) (errs []error) {
+var errGoexit = errors.New("the destination ended its goroutine, as runtime.Goexit and FailNow of a test do, instead of returning")
+
+// deliver calls the destination. A panic is an error of every message, and so is the end of the goroutine, whose work another one takes over.
+func (g *Gate) deliver(p *pipe, b *batch) (errs []error) {
 	limit := b.limit
 	if limit <= 0 {
 		limit = g.cfg.SendTimeout
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
+	returned := false
 	defer func() {
 		if r := recover(); r != nil {
 			errs = sameError(len(b.msgs), adapters.Recovered("the destination", r))
+		} else if !returned {
+			go func() {
+				g.conclude(p, b, sameError(len(b.msgs), errGoexit))
+				g.work(p, b)
+			}()
 		}
 	}()
-	errs = g.cfg.Destination.Deliver(ctx, address, b.msgs)
+	errs = g.cfg.Destination.Deliver(ctx, p.address, b.msgs)
+	returned = true
 	if errs != nil && len(errs) != len(b.msgs) {
 		err := fmt.Errorf("the destination returned %d results for %d messages: outcome unknown", len(errs), len(b.msgs))
 		errs = sameError(len(b.msgs), err)
