@@ -52,6 +52,10 @@ type Config struct {
 	// Kafka.
 	MaxMessageBytes int
 
+	// FollowTopics sends a record that does not fit alone, in a batch as large as
+	// its topic takes: the brokers are asked for max.message.bytes.
+	FollowTopics bool
+
 	// Exclusive makes the broker refuse what a former owner of a lane still
 	// sends: each lane delivers in transactions, one for each wave, with an id of
 	// its own. Consumers must read with isolation.level=read_committed. See

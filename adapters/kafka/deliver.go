@@ -21,7 +21,7 @@ func (d *Destination) Deliver(ctx context.Context, topic string, batch []*messag
 	if len(batch) == 0 {
 		return nil
 	}
-	return d.join(topic, &delivery{ctx: ctx, batch: batch, done: make(chan struct{})})
+	return d.deliverLarge(ctx, topic, batch, d.join(topic, &delivery{ctx: ctx, batch: batch, done: make(chan struct{})}))
 }
 
 // clients gives a client for one wave: the pool or a lane's fenced producer.

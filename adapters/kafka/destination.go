@@ -33,6 +33,7 @@ type Destination struct {
 	waves     sync.Pool
 	combiners combiners
 	waiting   waiting
+	large     large
 
 	warnBatchSize sync.Once
 }
@@ -151,5 +152,6 @@ func (d *Destination) Publish(topic string, msgs ...*message.Message) error {
 // Close closes the connections. Deliveries after it come back released.
 func (d *Destination) Close() error {
 	d.pool.close()
+	d.large.close()
 	return nil
 }

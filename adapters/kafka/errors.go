@@ -150,7 +150,7 @@ func isLasting(err error) bool {
 // warnTooLarge warns once that batches are split over and over.
 func (d *Destination) warnTooLarge(topic string) {
 	d.warnBatchSize.Do(func() {
-		d.cfg.Logger.Warn("kafka: batches are larger than the topic takes and are sent in parts: set the destination's maximum to the topic's max.message.bytes",
+		d.cfg.Logger.Warn("kafka: batches are larger than the topic takes and are sent in parts: raise the topic's max.message.bytes",
 			"topic", topic, "max_message_bytes", d.cfg.MaxMessageBytes, "brokers", strings.Join(d.cfg.Brokers, ","))
 	})
 }

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -111,9 +110,7 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 		Timestamp: w.made,
 	}
 	if size := batchSize(r); size > w.d.cfg.MaxMessageBytes {
-		return outbox.Permanent(fmt.Errorf(
-			"message %s is too large for Kafka: %d bytes as a record, %d allowed: raise max.message.bytes of topic %q and the destination's maximum, or send less",
-			msg.UUID, size, w.d.cfg.MaxMessageBytes, w.topic))
+		return outbox.Permanent(&tooLarge{msg.UUID, w.topic, size, w.d.cfg.MaxMessageBytes})
 	}
 	return nil
 }
