@@ -24,7 +24,9 @@ type health struct {
 	refusals refusals
 }
 
-func newHealth(r *Route) *health { return &health{route: r, addresses: map[string]*address{}, refusals: refusals{addresses: map[string]*refuser{}}} }
+func newHealth(r *Route) *health {
+	return &health{route: r, addresses: map[string]*address{}, refusals: refusals{addresses: map[string]*refuser{}}}
+}
 
 // at returns the record of an address, creating it.
 func (h *health) at(name string) *address {
