@@ -77,6 +77,9 @@ func Classify(err error, fixes Fixes) error {
 	case "42P01", "42P10", "42703", "42704", "42804", "42883", "3F000":
 		return outbox.Unavailable(fmt.Errorf("%w; %s", err, fixes.Shape), 0)
 	case "42501":
+		if refused.Routine == "ExecWithCheckOptions" { // row security, by which other rows may be written
+			return outbox.Permanent(err)
+		}
 		return outbox.Unavailable(fmt.Errorf("%w; %s", err, fixes.Rights), 0)
 	}
 	switch {

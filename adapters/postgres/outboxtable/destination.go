@@ -160,6 +160,7 @@ func (d *Destination) insert(ctx context.Context, tx pgx.Tx, t *target, records 
 	if s.wake != "" {
 		b.Queue(s.wake)
 	}
+	b.Queue("SET CONSTRAINTS ALL IMMEDIATE") // one that is deferred would refuse the COMMIT, which says of no message that it is at fault
 	results := tx.SendBatch(ctx, &b)
 	tag, err := results.Exec()
 	if closeErr := results.Close(); err == nil {
