@@ -51,3 +51,26 @@ func TestG7_MemoryWhileAnAddressHangs(t *testing.T) {
 		t.Errorf("%d MiB resident, want at most %d; %d of %d messages arrived", peak, memoryBound, to.arrived(), messages)
 	}
 }
+
+// Messages that the receiver refuses are dead, and in memory until they are written.
+func TestG7_MemoryWithDeadMessages(t *testing.T) {
+	t.Parallel()
+	linuxOnly(t)
+	messages := size(t, 288, 10_000)
+	db := newDatabase(t)
+	db.fill(batch{n: messages, groups: 150, bytes: 1_000_000})
+	to := receiveWith(t, func(r *receiver, w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body) // the answer is the same
+		r.take([]payload{{ID: req.Header.Get("Idempotency-Key")}})
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})
+	r := start(t, settings{database: db.url, top: []string{"memory: 64MiB"}, destination: toHTTP(to.url())}.text())
+	r.until("refused everything", func() bool { return to.arrived() >= messages })
+	r.until("parked everything", func() bool { return db.parked("status = 'dead'") == messages })
+	peak := r.peakMiB()
+	r.stop()
+	t.Logf("%d messages of 1 MB are refused, memory: 64MiB: at most %d MiB resident, %d bound", messages, peak, memoryBound)
+	if peak > memoryBound {
+		t.Errorf("%d MiB resident, want at most %d", peak, memoryBound)
+	}
+}
