@@ -100,30 +100,31 @@ func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, arg
 // written by several.
 func (f *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []FlowCatalystItem) (ids []string, err error) {
 	ids = make([]string, len(items))
-	args := map[FlowCatalystKind][]any{}
+	statements, last := map[FlowCatalystKind][][]any{}, map[FlowCatalystKind]string{}
 	var kinds []FlowCatalystKind
 	for i := range items {
 		kind := cmp.Or(items[i].Kind, FlowCatalystEvent)
 		if ids[i], err = f.check(kind, &items[i]); err != nil {
 			return nil, fmt.Errorf("outbox: publish: item %d of %d: %w", i+1, len(items), err)
 		}
-		if args[kind] == nil {
+		all := statements[kind]
+		if all == nil {
 			kinds = append(kinds, kind)
 		}
-		args[kind] = append(args[kind], ids[i], orNull(items[i].Group), string(items[i].Payload))
+		if n := len(all); n == 0 || ids[i] <= last[kind] || len(all[n-1]) == 3*mysqlRows {
+			all = append(all, nil)
+		}
+		n := len(all) - 1
+		all[n] = append(all[n], ids[i], orNull(items[i].Group), string(items[i].Payload))
+		statements[kind], last[kind] = all, ids[i]
 	}
 	for _, kind := range kinds {
-		for all := args[kind]; len(all) > 0; {
-			n := 1
-			for n < min(len(all)/3, mysqlRows) && all[3*n].(string) > all[3*n-3].(string) {
-				n++
-			}
+		for _, args := range statements[kind] {
 			query := "INSERT INTO " + f.tables[kind] + " (id, type, message_group, payload, status, retry_count, created_at) VALUES\n" +
-				valuesOf("(?, '"+string(kind)+"', ?, ?, 'PENDING', 0, current_timestamp(6))", n)
-			if err := exec(ctx, query, all[:3*n]...); err != nil {
+				valuesOf("(?, '"+string(kind)+"', ?, ?, 'PENDING', 0, current_timestamp(6))", len(args)/3)
+			if err := exec(ctx, query, args...); err != nil {
 				return nil, fmt.Errorf("outbox: publish into table %s: %w", f.tables[kind], (&Client{dialect: MySQL, table: f.tables[kind]}).explain(err))
 			}
-			all = all[3*n:]
 		}
 	}
 	return ids, nil

@@ -136,13 +136,13 @@ func (t *table) deadFilter(f adapters.DeadFilter) (bson.D, error) {
 	return filter, nil
 }
 
-// typeOrder has the codes of types in the order of their values, but for those that hardly anything writes.
-var typeOrder = [][]int{{-1}, {10}, {16, 18, 1, 19}, {2}, {3}, {4}, {5}, {7}, {8}, {9}, {17}, {11}, {127}}
+// typeOrder has the codes of types in the order of their values, but for those that hardly anything writes. The first one comes after nothing.
+var typeOrder = [][]int{{255}, {10}, {16, 18, 1, 19}, {2}, {3}, {4}, {5}, {7}, {8}, {9}, {17}, {11}, {127}}
 
 // above are the conditions, of which one is met, that a field comes after a value. A comparison finds values of one type only.
 func above(field string, v bson.RawValue) []bson.E {
 	all := []bson.E{{Key: field, Value: bson.D{{Key: "$gt", Value: v}}}}
-	at := slices.IndexFunc(typeOrder, func(codes []int) bool { return slices.Contains(codes, int(int8(v.Type))) })
+	at := slices.IndexFunc(typeOrder, func(codes []int) bool { return slices.Contains(codes, int(v.Type)) })
 	if later := slices.Concat(typeOrder[at+1:]...); len(later) > 0 {
 		all = append(all, bson.E{Key: field, Value: bson.D{{Key: "$type", Value: later}}})
 	}

@@ -33,9 +33,9 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 	}
 	q.claims.Lock()
 	defer q.claims.Unlock()
-	written := stampsOf(stamp)
+	confirmed := stampsOf(stamp)
 	for _, r := range rows {
-		if r.Hold.stamps = written; !r.Done {
+		if r.Hold.stamps = confirmed; !r.Done {
 			lost = append(lost, q.claims.End(r)...)
 		}
 	}
