@@ -4,6 +4,7 @@ package queuerow
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/outriderhq/outrider/internal/shorten"
@@ -49,6 +50,9 @@ func StatusOf(l *layout.Queue, value string) adapters.RowStatus {
 	}
 	if slices.Contains(l.Dead(), value) {
 		return adapters.RowDead
+	}
+	if n, err := strconv.Atoi(value); err == nil && strconv.Itoa(n) != value { // of a column with leading zeros
+		return StatusOf(l, strconv.Itoa(n))
 	}
 	return adapters.RowOther
 }
