@@ -7,7 +7,8 @@
 // columns that neither SELECT * nor an INSERT without a list of columns sees:
 //
 //   - outrider_queue is computed from the row: NULL for a finished one, "." for one that is in no order, otherwise "=" and the
-//     group, as bytes. So 'a', 'A', 'a ' and 'é' are four groups, whatever the collation of the group's column, and
+//     group, as bytes. So 'a', 'A', 'a ' and 'é' are four groups, whatever the collation of the group's column. It takes any value of
+//     the columns that it is computed from: it makes no text of bytes, which the server would refuse. And
 //     finished rows, however many, are at one end of the index that finds work.
 //   - outrider_state is computed from the status: 1 for an unfinished row, 2 for a dead one, NULL for one that was delivered. With it rows are found
 //     by age. A claim changes neither of the two, and so writes no index but those of the table that have the status in them.

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -179,6 +180,8 @@ func InitSQL(of Layout, createTables bool, tables ...Table) string {
 	for _, table := range tables {
 		name := pg.NameOf(table.Name)
 		sql := queueSQL{table: name.Sanitize(), layout: &of}
+		definition, known := of.Definitions[layout.PostgreSQL]
+		sql.short = slices.ContainsFunc(definition.Columns, func(c layout.Column) bool { return c.Name == of.Columns.Group && strings.HasPrefix(c.Type, "text") })
 		if createTables {
 			for _, s := range sql.create(name) {
 				b.WriteString(s.Create + ";\n\n")
@@ -186,6 +189,9 @@ func InitSQL(of Layout, createTables bool, tables ...Table) string {
 		}
 		b.WriteString("-- Keep claims cheap whatever is retained, and under an old snapshot. In a table that is in use:\n" +
 			"-- CREATE INDEX CONCURRENTLY.\n")
+		if !known {
+			b.WriteString("-- For groups of at most 1 KiB; `outrider init` looks at the type of their column.\n")
+		}
 		for _, s := range append(sql.wanted(name), sql.deadIndex(name)) {
 			b.WriteString(s.Create + ";\n")
 		}
