@@ -361,7 +361,9 @@ func TestG2_CulpritOfATransaction(t *testing.T) {
 	b := connect(t, testenv.Kafka(t))
 	topic := b.topic(t, 3, map[string]string{"max.message.bytes": "3000"})
 	var lane ownership
-	own := lane.take(t, exclusive(b, topic))
+	cfg := exclusive(b, topic)
+	cfg.Timeout = 5 * time.Minute // one Deliver has some twenty transactions, of which each takes long on a busy machine
+	own := lane.take(t, cfg)
 	if got := own.deliver(t, topic, "first"); got != "map[first:ok]" {
 		t.Fatal(got)
 	}
