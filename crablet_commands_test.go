@@ -159,3 +159,27 @@ func TestG1_AForgottenCrabletPairBeginsAnew(t *testing.T) {
 		t.Errorf("it began again with %v, want all events, with the late one", got)
 	}
 }
+
+// Where a relay begins does not depend on who looks at the row: a session that has locked it keeps the relay from writing it, not from following it.
+func TestG1_ALockedCrabletRowIsFollowedAtTheStart(t *testing.T) {
+	t.Parallel()
+	c := newCrablet(t, "KafkaPublisher")
+	c.add(5)
+	stop := c.run("one")
+	c.reaches("KafkaPublisher", 5)
+	stop()
+	c.add(5)
+	c.set("last_position = 7")
+	lock, err := c.pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }() // nothing after the first one
+	_, err = lock.Exec(t.Context(), "SELECT FROM "+c.progressTable+" FOR UPDATE")
+	must(t, err)
+	defer c.run("two")()
+	eventually(t, "it goes on beside the lock", func() bool { return slices.Contains(c.in["KafkaPublisher"].all(), "events:10") })
+	must(t, lock.Rollback(t.Context()))
+	c.reaches("KafkaPublisher", 10)
+	if got := c.in["KafkaPublisher"].all()[5:]; !slices.Equal(got, c.ids(8, 10)) {
+		t.Errorf("it got %v, want what is behind the position of the row", got)
+	}
+}

@@ -135,7 +135,8 @@ func (c *crablet) add(n int, tags ...string) (last int64) {
 // run runs a relay until stop is called.
 func (c *crablet) run(instance string) (stop func()) {
 	c.Helper()
-	text := fmt.Sprintf("lease: 4s\nsources:\n  events: {type: postgres, url: %q, layout: %s, poll: {max: 20ms}}\n%s", c.url, c.layout, c.cfg)
+	// The lease is long: on a busy machine a lane that is lost for a moment gets events twice.
+	text := fmt.Sprintf("lease: 20s\nsources:\n  events: {type: postgres, url: %q, layout: %s, poll: {max: 20ms}}\n%s", c.url, c.layout, c.cfg)
 	cfg, err := outrider.ParseConfig("test", []byte(text))
 	must(c.T, err)
 	options := []outrider.Option{outrider.WithLogger(slog.New(slog.NewTextHandler(&c.log, nil))), outrider.WithInstance(instance)}

@@ -10,29 +10,40 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// formerCommit is the build that upgrades are tested from: the last one before the
-// packages were cut anew. It made its tables with fewer migrations.
-const formerCommit = "f6105767e16090ba1bb8005257d730f92789a744"
+// The builds that upgrades are tested from.
+const (
+	// formerCommit is the last one before the packages were cut anew. It made its tables with fewer migrations.
+	formerCommit = "f6105767e16090ba1bb8005257d730f92789a744"
+
+	// anchorlessCommit is one that moves cursors and keeps no anchors: those that others have written stay as they are.
+	anchorlessCommit = "c54887aa7f9bbbe0da3ceb9ec45ff82db1f3168f"
+)
 
 // upgradeEnv is the environment variable that has upgrades tested: `make test-upgrade`
 // sets it.
 const upgradeEnv = "OUTRIDER_TEST_UPGRADE"
 
-// former is the program of [formerCommit].
-var former build
+// former and anchorless are the programs.
+var former, anchorless build
 
-// formerProgram returns the path of the former build. It skips the test unless
+// formerProgram returns the path of the program of [formerCommit].
+func formerProgram(t *testing.T) string {
+	t.Helper()
+	return programOf(t, &former, formerCommit)
+}
+
+// programOf returns the path of the build of a commit. It skips the test unless
 // upgrades are tested: the former build has other versions of its dependencies, which
 // may take a minute to compile.
-func formerProgram(t *testing.T) string {
+func programOf(t *testing.T, of *build, commit string) string {
 	t.Helper()
 	if os.Getenv(upgradeEnv) == "" && !testenv.Soaking() {
 		t.Skip("builds the former program, which may take a minute: run make test-upgrade")
 	}
-	if err := exec.Command("git", "cat-file", "-e", formerCommit+"^{commit}").Run(); err != nil {
-		t.Skipf("commit %.10s is not in this checkout (%v): run git fetch --unshallow", formerCommit, err)
+	if err := exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
+		t.Skipf("commit %.10s is not in this checkout (%v): run git fetch --unshallow", commit, err)
 	}
-	return former.path(t, func(dir, binary string) error {
+	return of.path(t, func(dir, binary string) error {
 		sources, archive := filepath.Join(dir, "sources"), filepath.Join(dir, "sources.tar")
 		if err := os.Mkdir(sources, 0o700); err != nil {
 			return err
@@ -42,7 +53,7 @@ func formerProgram(t *testing.T) string {
 			return fmt.Errorf("find the root of the repository: %w", err)
 		}
 		root := string(top[:len(top)-1]) // without the newline
-		if err := run(root, nil, "git", "archive", "-o", archive, formerCommit); err != nil {
+		if err := run(root, nil, "git", "archive", "-o", archive, commit); err != nil {
 			return err
 		}
 		if err := run(sources, nil, "tar", "-xf", archive); err != nil {
