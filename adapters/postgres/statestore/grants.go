@@ -21,20 +21,21 @@ var stateRights = []struct {
 	{"outrider_pause", pg.Rights("SELECT INSERT"), pg.Rights("SELECT INSERT DELETE")},
 	{"outrider_operation", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT INSERT UPDATE DELETE")},
 	{"outrider_note", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT DELETE")},
-	{"outrider_progress", pg.Rights("SELECT INSERT UPDATE"), pg.Rights("SELECT DELETE")},
+	{"outrider_progress", pg.Rights("SELECT INSERT UPDATE"), pg.Rights("SELECT INSERT UPDATE DELETE")},
 	{"outrider_dedupe", pg.Rights("SELECT INSERT UPDATE DELETE"), nil},
 	{stateVersionTable, pg.Rights("SELECT"), pg.Rights("SELECT")},
 }
 
-// ProgressGrants are the privileges on a table of progress that another system reads, and on the state tables what a relay needs to carry out
-// what is written there.
+// ProgressGrants are the privileges on a table of progress that another system reads, which commands of operators read and write as well, and on
+// the state tables what a relay needs to carry out what is written there.
 func ProgressGrants(schema, table string) pg.Grants {
 	name, pauses := pg.NameOf(table), pgx.Identifier{"outrider_pause"}
 	if schema != "" {
 		pauses = pgx.Identifier{schema, "outrider_pause"}
 	}
 	return pg.Grants{pg.Usage(pg.TaskRelay, name), {Task: pg.TaskRelay, Name: name, Rights: pg.Rights("SELECT INSERT UPDATE")},
-		{Task: pg.TaskRelay, Name: pauses, Rights: pg.Rights("DELETE")}}
+		{Task: pg.TaskRelay, Name: pauses, Rights: pg.Rights("DELETE")},
+		pg.Usage(pg.TaskOperator, name), {Task: pg.TaskOperator, Name: name, Rights: pg.Rights("SELECT INSERT UPDATE")}}
 }
 
 // Grants are the privileges on the state tables in a schema; empty: wherever

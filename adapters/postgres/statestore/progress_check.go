@@ -78,7 +78,7 @@ func (s *Store) checkProgress(ctx context.Context, t *progressTable) error {
 	}
 	if !resumes {
 		return fmt.Errorf("state store: role %s may not resume a route whose row says so: %s", role,
-			ProgressGrants(s.pool.schema.name, t.name)[2:].Fix(pgx.Identifier{role}.Sanitize()))
+			ProgressGrants(s.pool.schema.name, t.name)[2:3].Fix(pgx.Identifier{role}.Sanitize()))
 	}
 	if len(lacking) > 0 {
 		return fmt.Errorf("state store: role %s may not keep the table of progress: GRANT %s ON %s TO %s", role, strings.Join(lacking, ", "), t.name, pgx.Identifier{role}.Sanitize())
