@@ -59,7 +59,7 @@ type neighbour struct {
 
 const (
 	// neighbourPatience bounds waiting for what must come.
-	neighbourPatience = 10 * time.Second
+	neighbourPatience = 45 * time.Second
 
 	// noticed is longer than relays need to notice a pause: a quarter of the lease.
 	noticed = 600 * time.Millisecond
