@@ -147,7 +147,7 @@ func (g *grantedState) actAsOperator(s *Store) error {
 	}
 	_, err := s.pool.Exec(g.Ctx, `SELECT * FROM outrider_audit ORDER BY id DESC LIMIT 10`)
 	_, dropped := s.pool.Exec(g.Ctx, `DELETE FROM outrider_note WHERE key = 'k'`)
-	return errors.Join(err, dropped, g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
+	return errors.Join(err, dropped, g.agree(s), g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
 		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{}, 0)), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
 		s.Move(g.Ctx, adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 1}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Forget(g.Ctx, "r", true, "alice")),
