@@ -69,14 +69,8 @@ func (c *Client) mysqlFix(number uint64) string {
 	return ""
 }
 
-// valuesOf repeats the parameters of a row. {i} is the number of the row.
-func valuesOf(row string, n int) string {
-	rows := make([]string, n)
-	for i := range rows {
-		rows[i] = strings.ReplaceAll(row, "{i}", strconv.Itoa(i))
-	}
-	return strings.Join(rows, ",\n")
-}
+// valuesOf repeats the parameters of a row.
+func valuesOf(row string, n int) string { return row + strings.Repeat(",\n"+row, max(n-1, 0)) }
 
 // orNull is a text as a parameter; empty: NULL.
 func orNull(text string) any {
@@ -89,11 +83,12 @@ func orNull(text string) any {
 // frameworkMySQLInsert is [frameworkInsert] for MySQL. Its DATETIME has no time zone, and is in UTC, as the relay reads it. The clock stands still within a
 // statement, which takes longer than a microsecond for each row.
 func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, args []any) {
-	for _, e := range envelopes {
-		args = append(args, e.id, e.typ, orNull(e.aggregateType), orNull(e.aggregateID), orNull(e.tenant), string(e.payload), orNull(encodeMap(e.headers)))
+	for i, e := range envelopes {
+		place := strconv.Itoa(i)
+		args = append(args, e.id, e.typ, orNull(e.aggregateType), orNull(e.aggregateID), orNull(e.tenant), string(e.payload), orNull(encodeMap(e.headers)), place, place)
 	}
 	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at) VALUES\n" +
-		valuesOf("(?, ?, ?, ?, ?, ?, ?, 0, 0, utc_timestamp(6) + INTERVAL {i} MICROSECOND, utc_timestamp(6) + INTERVAL {i} MICROSECOND)", len(envelopes)), args
+		valuesOf("(?, ?, ?, ?, ?, ?, ?, 0, 0, utc_timestamp(6) + INTERVAL ? MICROSECOND, utc_timestamp(6) + INTERVAL ? MICROSECOND)", len(envelopes)), args
 }
 
 // publishMySQL is [FlowCatalyst.Publish] for MySQL. The clock stands still within a statement, where ids decide: rows whose ids do not ascend are

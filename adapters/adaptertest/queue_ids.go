@@ -14,8 +14,9 @@ import (
 
 // queueIDTests are about what operators name.
 var queueIDTests = map[string]func(*testing.T, *queueSuite){
-	"IDs":    testQueueIDs,
-	"Groups": testQueueGroups,
+	"IDs":      testQueueIDs,
+	"Groups":   testQueueGroups,
+	"EmptyKey": testQueueEmptyKey,
 }
 
 // QueueIDs checks that an id names one row or none. The tables of the queue have dead rows with these ids, and no others; others are ids that
@@ -132,5 +133,35 @@ func testQueueGroups(t *testing.T, s *queueSuite) {
 				t.Errorf("group %q has a row of %q", name, cmp.Or(g, "none"))
 			}
 		}
+	}
+}
+
+// testQueueEmptyKey: a list ends behind a row whose key is the empty text.
+func testQueueEmptyKey(t *testing.T, s *queueSuite) {
+	dead, isDead := s.Queue.(adapters.DeadRows)
+	waiting, waits := s.Queue.(adapters.WaitingFinder)
+	if !isDead || !waits {
+		t.Fatalf("a %T has no dead rows, or no waiting ones", s.Queue)
+	}
+	row := s.row("a")
+	row.Key = ""
+	s.Insert(t, row)
+	page, err := waiting.WaitingByAge(t.Context(), adapters.DeadKey{}, 1)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // the table has no index for it
+	case err != nil || len(page) != 1:
+		t.Fatalf("%d rows wait, %v", len(page), err)
+	default:
+		if page, err = waiting.WaitingByAge(t.Context(), page[0].At, 1); err != nil || len(page) > 0 {
+			t.Errorf("then %d rows wait, %v", len(page), err)
+		}
+	}
+	s.Set(t, QueueDead, 0, "")
+	list, err := dead.Dead(t.Context(), adapters.DeadFilter{Limit: 1})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d rows are dead, %v", len(list), err)
+	}
+	if list, err = dead.Dead(t.Context(), adapters.DeadFilter{Limit: 1, After: list[0].At}); err != nil || len(list) > 0 {
+		t.Errorf("then %d rows are dead, %v", len(list), err)
 	}
 }
