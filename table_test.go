@@ -79,7 +79,7 @@ type running struct {
 }
 
 // begin runs a configuration whose destination bus is the collector.
-func begin(t *testing.T, cfg *outrider.Config, bus *collector) *running {
+func begin(t *testing.T, cfg *outrider.Config, bus message.Publisher) *running {
 	t.Helper()
 	o, err := outrider.New(cfg, outrider.WithDestination("bus", bus), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

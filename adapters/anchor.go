@@ -3,6 +3,8 @@ package adapters
 import (
 	"fmt"
 	"hash/crc64"
+	"strconv"
+	"strings"
 )
 
 // Anchor is what the row at a cursor's position is known by. A table that was put
@@ -17,23 +19,37 @@ type Anchor struct {
 	Slot int    // of the row, which can be another than the cursor's
 	Born int64  // when it was created, in microseconds since 1970; 0: not known
 	Sum  uint64 // of its id and, when it is not known when it was created, of its payload; never 0
+
+	// Newest is the newest time of creation of all rows that the source had read when the cursor came here, in
+	// microseconds since 1970; 0: not known. A row that the cursor covers and that is newer was not there then.
+	Newest int64
 }
 
 // IsZero reports whether no row is known.
 func (a Anchor) IsZero() bool { return a == Anchor{} }
 
-// Matches reports whether both can be of one row. The slot takes no part: positions
+// Matches reports whether the row that is there now, whose anchor this is, can be the one of
+// the other anchor. The slot takes no part: positions
 // are unique, and in tables of others the slot depends on which column is the group.
 // Nor does anything when only one knows when its row was created: the column was
-// added to the configuration, or removed from it.
+// added to the configuration, or removed from it. A row that was dated ahead may have been
+// given an earlier date since: a row that was written later does not have the same id and an earlier date.
 func (a Anchor) Matches(b Anchor) bool {
 	if (a.Born == 0) != (b.Born == 0) {
 		return true
 	}
-	return a.Born == b.Born && a.Sum == b.Sum
+	return a.Born <= b.Born && a.Sum == b.Sum
 }
 
-// String is how state stores keep the anchor; [ParseAnchor] reads it.
+// Seen is the anchor after more rows were read, the newest of which was created then.
+func (a Anchor) Seen(newest int64) Anchor {
+	if a.Born != 0 {
+		a.Newest = max(a.Newest, newest)
+	}
+	return a
+}
+
+// String is the anchor as text, without what was newest; [ParseAnchor] reads it.
 func (a Anchor) String() string {
 	if a.IsZero() {
 		return ""
@@ -52,6 +68,35 @@ func ParseAnchor(text string) (a Anchor, err error) {
 	return a, nil
 }
 
+// AnchorText is what state stores keep in a cursor's column for the anchor: the anchor, the position that it is of, and what
+// the table's lanes are computed from. [ReadAnchorText] reads it. Versions before this one read and write the
+// anchor alone, and older ones leave the column as it is when they move the cursor.
+func AnchorText(c Cursor, t Table) string {
+	if c.Anchor.IsZero() && t.Lanes == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d:%016x:%d:%d:%s", c.Anchor.Slot, c.Anchor.Born, c.Anchor.Sum, c.Position, c.Anchor.Newest, t.Lanes)
+}
+
+// ReadAnchorText sets a cursor's anchor, whose position is known, and what the lanes of its table are computed from. An
+// anchor of another position is none: a version that knows no anchors has moved the cursor.
+func ReadAnchorText(text string, c *Cursor, t *Table) (err error) {
+	if c.Anchor, err = ParseAnchor(text); err != nil {
+		return err
+	}
+	parts := strings.SplitN(text, ":", 6)
+	if len(parts) < 6 {
+		return nil
+	}
+	t.Lanes = parts[5]
+	if position, err := strconv.ParseInt(parts[3], 10, 64); err != nil || position != c.Position {
+		c.Anchor = Anchor{}
+		return err
+	}
+	c.Anchor.Newest, err = strconv.ParseInt(parts[4], 10, 64)
+	return err
+}
+
 // Anchor returns what the row is known by. It is made for every row that is
 // delivered, so it reads no more than it must: with the time of creation the
 // payload takes no part.
@@ -65,6 +110,7 @@ func (r *Row) Anchor() Anchor {
 	switch {
 	case !r.CreatedAt.IsZero():
 		a.Born = r.CreatedAt.UnixMicro()
+		a.Newest = max(a.Born, r.Newest)
 	case r.Err == nil: // otherwise what is there depends on the configuration
 		sum = crc64.Update(sum, crcTable, r.Payload)
 	}

@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"hash/fnv"
+	"math"
 	"time"
 )
 
@@ -29,6 +30,7 @@ type Row struct {
 	Slot     int   // 0..Slots-1
 	Position int64 // grows with the order of insertion; of rows of a queue table: microseconds since 1970 when the row was created
 	Late     bool  // the row became visible after its position had been passed
+	Newest   int64 // becomes [Anchor].Newest; 0: this row is the newest, as far as it is known
 
 	// Page says which read yielded the row; the cursor after the row
 	// follows from it.
@@ -65,7 +67,7 @@ func (r *Row) After() Cursor { return After(r.Page, r.Position, r.Late, r.Anchor
 func After(page *Page, position int64, late bool, anchor Anchor) Cursor {
 	c := page.From
 	if late {
-		c.Window, c.Paged = page.Snapshot, position
+		c.Window, c.Paged, c.Anchor = page.Snapshot, position, c.Anchor.Seen(anchor.Newest)
 		return c
 	}
 	return Cursor{Position: position, Snapshot: page.Snapshot, Base: c.Base, Anchor: anchor}
@@ -91,8 +93,22 @@ type Cursor struct {
 	Snapshot string
 	Window   string // snapshot of the open window of late rows; "" when none is open
 	Paged    int64  // meaningful while a window is open
-	Base     int64  // rows at or below it never count as late (set by a rebase)
+	Base     int64  // rows at or below it never count as late (set by a rebase); 0: there is none, see [Cursor.Floor]
 	Anchor   Anchor // the row at Position, as far as it is known
+}
+
+// Floor is the base, or, where there is none, below every position: sequences may begin below 0.
+func (c Cursor) Floor() int64 {
+	if c.Base == 0 {
+		return math.MinInt64
+	}
+	return c.Base
+}
+
+// SamePlace reports whether both cover the same rows, whatever is known of the row at their position.
+func (c Cursor) SamePlace(other Cursor) bool {
+	c.Anchor = other.Anchor
+	return c == other
 }
 
 // IsZero reports whether the cursor has never been set.

@@ -15,6 +15,16 @@ type Table struct {
 
 	// Name is the one of the [TableNamer]: it stays the same then.
 	Name string
+
+	// Lanes is what the [LaneNamer] says; empty: not known. It is no part of the identity: with cursors
+	// it is how their lanes were computed.
+	Lanes string
+}
+
+// LaneNamer is implemented by sources that can say from what the lane of a row is computed. Cursors of lanes
+// that are computed from something else cover other rows.
+type LaneNamer interface {
+	LanesFrom() string
 }
 
 // NoTable is the name for routes that read no log table: those of a queue or of a
@@ -40,7 +50,42 @@ func TableOf(ctx context.Context, src Source) (t Table, err error) {
 	if n, ok := src.(TableNamer); ok {
 		t.Name, err = n.TableName(ctx)
 	}
+	if n, ok := src.(LaneNamer); ok {
+		t.Lanes = n.LanesFrom()
+	}
 	return t, err
+}
+
+// Equals reports whether both are the same table, however its lanes are computed.
+func (t Table) Equals(other Table) bool { return t.Cluster == other.Cluster && t.Name == other.Name }
+
+// Regrouped reports whether the lanes of a cursor of the table are known to be computed otherwise in the other one.
+func (t Table) Regrouped(other Table) bool {
+	return t.Lanes != "" && other.Lanes != "" && t.Lanes != other.Lanes
+}
+
+// RegroupedError is the error for a route whose lanes are computed from something else than before, and not all at one place.
+func RegroupedError(route, from, now string) error {
+	return fmt.Errorf("route %[1]q: its lanes were computed from %[2]s, and are now from %[3]s, so that its cursors do not say which rows were delivered. "+
+		"Restore the former configuration, wait until `outrider status` shows no row behind, stop the relay and change it then; or resume from "+
+		"the lane that is furthest behind, which delivers rows of the others again: outrider rebase %[1]s --adopt", route, from, now)
+}
+
+// Lowest returns the cursor that covers what all of the cursors of one table cover, so that it holds for lanes that are
+// computed in any way. Of open windows it counts nothing.
+func Lowest(src Source, cursors []Cursor) Cursor {
+	low := cursors[0]
+	for _, c := range cursors[1:] {
+		if s, ok := src.(SnapshotComparer); ok && s.Covers(low.Snapshot, c.Snapshot) {
+			low.Snapshot = c.Snapshot
+		}
+		if c.Position < low.Position {
+			low.Position, low.Anchor = c.Position, c.Anchor
+		}
+		low.Base = min(low.Base, c.Base)
+	}
+	low.Window, low.Paged = "", 0
+	return low
 }
 
 // Is reports whether a cursor of the table belongs to the other one: it has its

@@ -246,6 +246,9 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adap
 			return unknown("it cannot be checked", err)
 		}
 	}
+	if _, from := together(src, lanes, table); from != "" {
+		return adapters.FindingsOf(subject, adapters.RegroupedError(r.Name, from, table.Lanes))
+	}
 	return []adapters.Finding{{Subject: subject, Text: "belongs to " + table.String()}}
 }
 

@@ -66,6 +66,31 @@ func (op *Operator) standing(ctx context.Context, route string) (src adapters.So
 	return src, lanes, table, err
 }
 
+// together returns the lanes of a route as they hold in a table. If they were computed from something else than there, and are not all at
+// one place, that is from, and all of them are at the lowest of their cursors.
+func together(src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) (there []adapters.LaneStatus, from string) {
+	var cursors []adapters.Cursor
+	one := true
+	for _, l := range lanes {
+		if l.Table.Regrouped(table) {
+			from = l.Table.Lanes
+		}
+		if !l.UpdatedAt.IsZero() {
+			cursors = append(cursors, l.Cursor)
+			one = one && l.Cursor.SamePlace(cursors[0]) && len(l.Beyond) == 0
+		}
+	}
+	if from == "" || len(cursors) == 0 || one && len(cursors) == adapters.Slots {
+		return lanes, ""
+	}
+	there = slices.Clone(lanes)
+	low := adapters.Lowest(src, cursors)
+	for i := range there {
+		there[i].Cursor, there[i].Beyond = low, nil
+	}
+	return there, from
+}
+
 // PlanRebase plans to reposition a route's cursor in a database that was
 // restored, moved or recovered to an earlier point. A cursor that is still good
 // is refused unless forced. Plan and carry out close to each other.
@@ -74,6 +99,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if err != nil {
 		return nil, err
 	}
+	lanes, _ = together(src, lanes, table)
 	rebaser, ok := adapters.RebaserOf(src)
 	if !ok {
 		return nil, refused("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
@@ -121,15 +147,20 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 // PlanAdopt plans to have a route continue with the cursor that it has of another
 // table, because the one that it reads now holds the same rows: it was renamed, or
 // moved to another schema, database or file. Where the cursor means something there
-// it stays where it is; otherwise it is placed as [Operator.PlanRebase] does.
+// it stays where it is; otherwise it is placed as [Operator.PlanRebase] does. Of lanes
+// that are computed from something else than before, all continue where the lowest one is.
 func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, error) {
 	src, lanes, table, err := op.standing(ctx, route)
 	if err != nil {
 		return nil, err
 	}
-	from, err := adopted(route, lanes, table)
+	lanes, regrouped := together(src, lanes, table)
+	from, err := adopted(route, lanes, table, regrouped != "")
 	if err != nil {
 		return nil, err
+	}
+	if regrouped != "" && (len(lanes) < adapters.Slots || slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.UpdatedAt.IsZero() })) {
+		return nil, refused("route %q: not all of its lanes have a cursor: say where it begins with `outrider seek %s --to ...`", route, route)
 	}
 	cursors, beyond := map[int]adapters.Cursor{}, map[int][]int64{}
 	there := slices.Clone(lanes) // as if they were of the table
@@ -156,7 +187,11 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 			return nil, err
 		}
 	}
-	return op.relocation(there, Relocation{Action: "rebase", To: fmt.Sprintf("%s, which holds the rows of %s", table, from),
+	to := fmt.Sprintf("%s, which holds the rows of %s", table, from)
+	if regrouped != "" {
+		to += ", from where the lane is that is furthest behind"
+	}
+	return op.relocation(there, Relocation{Action: "rebase", To: to,
 		move: adapters.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
 }
 
@@ -168,18 +203,21 @@ func (op *Operator) Rebasing(ctx context.Context, route string, force, adopt boo
 	return op.PlanRebase(ctx, route, force)
 }
 
-// adopted is the table whose cursors are to be those of another one.
-func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table) (from adapters.Table, err error) {
+// adopted is the table whose cursors are to be those of another one, or of the same one with other lanes.
+func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table, regrouped bool) (from adapters.Table, err error) {
 	for _, l := range lanes {
 		other := otherTable(l, table)
 		switch {
 		case other == nil:
-		case other.Cursor.Name == adapters.NoTable || from.Name != "" && from != other.Cursor:
+		case other.Cursor.Name == adapters.NoTable || from.Name != "" && !from.Equals(other.Cursor):
 			return from, refused("route %q: its cursors are not those of one table (%s, %s): say where it begins with `outrider seek %s --to ...`",
 				route, from, other.Cursor, route)
 		default:
 			from = other.Cursor
 		}
+	}
+	if from == (adapters.Table{}) && regrouped {
+		return table, nil
 	}
 	if from == (adapters.Table{}) {
 		return from, refused("route %q: its cursor belongs to the table that it reads; there is nothing to adopt", route)
@@ -217,6 +255,9 @@ func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneSt
 // relocation completes a plan with what it will do.
 func (op *Operator) relocation(lanes []adapters.LaneStatus, r Relocation) (*Relocation, error) {
 	r.Route = r.move.Route
+	if atOnePlace(r.move) {
+		r.move.Table.Lanes = "" // they cover the same rows, whatever they are computed from
+	}
 	r.move.Action, r.move.Detail = r.Action, r.To
 	for _, l := range lanes {
 		if l.Alive && l.Owner != "" && !slices.Contains(r.Owners, l.Owner) {
@@ -224,6 +265,16 @@ func (op *Operator) relocation(lanes []adapters.LaneStatus, r Relocation) (*Relo
 		}
 	}
 	return &r, nil
+}
+
+// atOnePlace reports whether all lanes go to the same cursor.
+func atOnePlace(m adapters.Move) bool {
+	for slot, c := range m.Cursors {
+		if !c.SamePlace(m.Cursors[0]) || len(m.Beyond[slot]) > 0 {
+			return false
+		}
+	}
+	return len(m.Cursors) == adapters.Slots
 }
 
 // count completes a plan with how many rows it concerns.

@@ -26,6 +26,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if err != nil {
 		return nil, err
 	}
+	lanes, _ = together(src, lanes, table)
 	s := seek{end: to.Position == 0 && to.Start.Kind == adapters.StartEnd}
 	_, rebased := adapters.RebaserOf(src) // of others a seek is the only way
 	var known []adapters.LaneStatus       // whose cursors are of the table

@@ -23,7 +23,7 @@ func (s *Source) Check(ctx context.Context) error {
 	if err != nil {
 		return explain(s.base.Table, "check", err)
 	}
-	return explain(s.base.Table, "check", errors.Join(checkLayout(ctx, s.base.Pool, s.layout), s.checkAccess(ctx)))
+	return explain(s.base.Table, "check", errors.Join(checkLayout(ctx, s.base.Pool, s.layout), s.checkAccess(ctx), pg.CheckSubscribed(ctx, s.base.Pool, s.base.Quoted)))
 }
 
 // checkLayout compares the table with the layout. A missing table is the

@@ -38,9 +38,7 @@ func decodeRow(d *wire.Decoder, v [][]byte) *adapters.Row {
 	if row.OccurredAt, err = wire.TimeFromBinary(v[reader.FetchOccurredAt]); err != nil {
 		d.Fail(row, "occurred_at", err)
 	}
-	if row.CreatedAt, err = wire.TimeFromBinary(v[reader.FetchCreatedAt]); err != nil {
-		d.Fail(row, "created_at", err)
-	}
+	d.Created(row, "created_at", v[reader.FetchCreatedAt])
 	d.Limit(row, row.Limit())
 	return row
 }

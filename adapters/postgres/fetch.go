@@ -148,6 +148,7 @@ func (f *fetch) results() []adapters.ReadResult {
 		}
 		results[i] = reader.Finish(&f.reads[i], &f.plans[i], &f.done[i], f.own)
 	}
+	f.decoder.Saw(f.reads, results)
 	return results
 }
 

@@ -82,7 +82,7 @@ func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, mo
 	windows := make([]*string, n)
 	for i := range moves {
 		m := &moves[i]
-		slots[i], from[i], snaps[i], bases[i] = int16(m.Slot), m.From.Position, m.From.Snapshot, m.From.Base
+		slots[i], from[i], snaps[i], bases[i] = int16(m.Slot), m.From.Position, m.From.Snapshot, m.From.Floor()
 		to[i], targets[i], beyond[i] = m.To.Position, m.To.Snapshot, wire.Numbers(m.Beyond)
 		if m.From.Window != "" {
 			windows[i], paged[i] = &m.From.Window, m.From.Paged

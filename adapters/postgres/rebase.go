@@ -75,21 +75,21 @@ func (s *Source) Rebase(ctx context.Context, lanes []adapters.LaneStatus) (map[i
 func (s *Source) rebased(ctx context.Context, l adapters.LaneStatus) (int64, error) {
 	c := l.Cursor
 	if l.UpdatedAt.IsZero() || c.Snapshot == "" {
-		return 0, nil // never settled
+		return s.beginning(ctx) // never settled
 	}
 	same, since, err := s.since(ctx, &l)
 	if err != nil {
 		return 0, err
 	}
 	var first int64
-	err = s.base.Pool.QueryRow(ctx, inTable(firstUncoveredSQL, s.layout.table), int16(l.Slot), c.Base, c.Position, c.Snapshot, since).Scan(&first)
+	err = s.base.Pool.QueryRow(ctx, inTable(firstUncoveredSQL, s.layout.table), int16(l.Slot), c.Floor(), c.Position, c.Snapshot, since).Scan(&first)
 	switch {
 	case err != nil:
 		return 0, err
 	case first > 0:
 		return first - 1, nil
 	case !same: // no row is known to be new, but the one at the cursor is: times of creation show nothing here
-		return 0, nil
+		return s.beginning(ctx)
 	}
 	return c.Position, nil
 }

@@ -182,14 +182,14 @@ func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors)
 			if err != nil {
 				return err
 			}
-			back := s.retention.ahead[key] || newest.Xmax > xmax || c.Position > last
+			back := s.retention.ahead[key] || newest.Xmax > xmax || c.Position > last && c.Position != 0 && c.Anchor.IsZero()
 			if !back {
 				// A missing row says nothing here: rows may go that were at a cursor.
-				there, _, err := s.anchored(ctx, c)
+				there, err := s.anchored(ctx, c)
 				if err != nil {
 					return err
 				}
-				back = !there.IsZero() && !there.Matches(c.Anchor)
+				back = !there.IsZero() && !there.Matches(c.Anchor) || there.IsZero() && c.Position > last && c.Position != 0
 			}
 			if back {
 				found[key] = true

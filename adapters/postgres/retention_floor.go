@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
@@ -44,6 +45,12 @@ func (p *pass) sink(ctx context.Context) error {
 	var position int64
 	if err := s.base.Pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&position); err != nil {
 		return err
+	}
+	if f := s.floor.Load(); f != nil && position < f.position {
+		s.floor.Store(nil)
+		s.retention.candidate = candidate{}
+		return fmt.Errorf("the sequence of positions was restarted at %d, below %d: rows that were written since then may not have been read; "+
+			"`outrider seek` moves a route before the first of them", position, f.position)
 	}
 	writers, err := s.writers(ctx)
 	if err != nil {

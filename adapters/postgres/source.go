@@ -102,6 +102,9 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	return s, nil
 }
 
+// LanesFrom implements [adapters.LaneNamer].
+func (*Source) LanesFrom() string { return "its column slot" }
+
 // Start implements [adapters.Source]. [adapters.StartTime] begins at the lowest
 // position of a row created at or after the time, so that none of those is
 // missed; rows behind it can be older, because created_at is no order. It
@@ -115,9 +118,23 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
         ORDER BY o.slot DESC, o.position DESC LIMIT 1
     ) m), 0)`
 	return s.base.Start(ctx, at, reader.Starts{
-		Beginning: "0", End: last,
+		Beginning: beginningSQL, End: last,
 		Since: "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")",
 	}, func(sql string) string { return inTable(sql, s.base.Quoted) })
+}
+
+// beginningSQL is the position before all rows.
+const beginningSQL = `least(coalesce((
+    SELECT min(m.position) - 1
+    FROM generate_series(0, 15) AS s(slot)
+    CROSS JOIN LATERAL (
+        SELECT o.position FROM {table} o WHERE o.slot = s.slot::smallint
+        ORDER BY o.slot, o.position LIMIT 1
+    ) m), 0), 0)`
+
+func (s *Source) beginning(ctx context.Context) (position int64, err error) {
+	err = s.base.Pool.QueryRow(ctx, inTable("SELECT "+beginningSQL, s.base.Quoted)).Scan(&position)
+	return position, err
 }
 
 // prepare prepares the fetch on a new connection.

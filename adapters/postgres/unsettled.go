@@ -56,7 +56,7 @@ func (s *Source) Unsettled(ctx context.Context, lanes []adapters.LaneStatus, aft
 	snaps, windows, beyond := make([]string, n), make([]*string, n), make([]string, n)
 	for i := range lanes {
 		c := &lanes[i].Cursor
-		slots[i], positions[i], bases[i], snaps[i], beyond[i] = int16(lanes[i].Slot), c.Position, c.Base, c.Snapshot, wire.Numbers(lanes[i].Beyond)
+		slots[i], positions[i], bases[i], snaps[i], beyond[i] = int16(lanes[i].Slot), c.Position, c.Floor(), c.Snapshot, wire.Numbers(lanes[i].Beyond)
 		if c.Window != "" {
 			windows[i], paged[i] = &c.Window, c.Paged
 		}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
@@ -69,7 +70,8 @@ func (s *Source) anotherRow(position int64) error {
 }
 
 // checkAnchor verifies that the row at the cursor's position is the one that was read
-// there. A row that is gone was removed, unless younger rows of its slot are before it.
+// there. A row that is gone was removed, unless a row of its slot is before it that was created after all that had
+// been read when the cursor came there.
 func (s *Source) checkAnchor(ctx context.Context, c adapters.Cursor) error {
 	if c.Anchor.IsZero() {
 		return nil
@@ -84,19 +86,26 @@ func (s *Source) checkAnchor(ctx context.Context, c adapters.Cursor) error {
 		}
 		return s.anotherRow(c.Position)
 	}
-	if c.Anchor.Born == 0 || !s.shape.dated() {
+	if c.Anchor.Newest == 0 || !s.shape.dated() {
 		return nil // it may have been deleted alone
 	}
-	below, err := s.youngerBelow(ctx, c)
+	below, err := s.newerBelow(ctx, c)
 	if err == nil && below {
 		err = s.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
 	}
 	return err
 }
 
-// Anchored implements [adapters.Anchorer].
+// Anchored implements [adapters.Anchorer]. What the cursor covers was not read with an eye to when it was created, so
+// nothing that was created until now proves anything from now on.
 func (s *Source) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error) {
+	if c.Anchor.Newest != 0 {
+		return c, nil
+	}
+	now := time.Now().UnixMicro()
+	s.looked.Store(now)
 	if !c.Anchor.IsZero() {
+		c.Anchor = c.Anchor.Seen(now)
 		return c, nil
 	}
 	var err error
@@ -125,12 +134,12 @@ func (s *Source) rowAt(ctx context.Context, position int64) (a adapters.Anchor, 
 	return a, rows.Err()
 }
 
-// youngerBelow reports whether the slot of a cursor's anchor has a row below it that
-// was created later.
-func (s *Source) youngerBelow(ctx context.Context, c adapters.Cursor) (bool, error) {
+// newerBelow reports whether the slot of a cursor's anchor has a row below it that
+// was created after all that had been read.
+func (s *Source) newerBelow(ctx context.Context, c adapters.Cursor) (bool, error) {
 	//nolint:gosec // G201: the names are quoted
 	rows, err := s.db.QueryContext(ctx, `SELECT coalesce(message_group, ''), coalesce(id, '') FROM `+s.shape.from+`
-WHERE position <= ? AND round(unixepoch(created_at, 'subsec') * 1000) > ?`, c.Position, c.Anchor.Born/1000)
+WHERE position <= ? AND round(unixepoch(created_at, 'subsec') * 1000) > ?`, c.Position, (c.Anchor.Newest+999)/1000) // the query rounds
 	if err != nil {
 		return false, err
 	}

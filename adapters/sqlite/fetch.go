@@ -55,7 +55,9 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(rea
 	}
 	now := time.Now()
 	all := make([]*pending, len(reads))
+	s.newest = max(s.newest, s.looked.Load())
 	for i, r := range reads {
+		s.newest = max(s.newest, r.From.Anchor.Newest)
 		all[i] = &pending{read: r, page: adapters.Page{From: r.From, At: now}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}
 	}
 	room := fetchBytes
@@ -74,11 +76,11 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(rea
 	if err := s.unmoved(ctx, all); err != nil {
 		return nil, s.wrap("fetch", err)
 	}
-	return yield(all, take), nil
+	return yield(all, s.newest, take), nil
 }
 
 // yield hands the rows over, read by read, and says where each read ended.
-func yield(all []*pending, take func(read int, row *adapters.Row) bool) []adapters.ReadResult {
+func yield(all []*pending, newest int64, take func(read int, row *adapters.Row) bool) []adapters.ReadResult {
 	results := make([]adapters.ReadResult, len(all))
 	for i, p := range all {
 		for _, row := range p.rows {
@@ -90,6 +92,9 @@ func yield(all []*pending, take func(read int, row *adapters.Row) bool) []adapte
 			p.anchor = p.rows[n-1].Anchor()
 		}
 		next := adapters.Cursor{Position: p.scanned, Base: p.read.From.Base, Anchor: p.anchor}
+		if p.read.Until == nil {
+			next.Anchor = next.Anchor.Seen(newest)
+		}
 		results[i] = adapters.ReadResult{Next: next, Drained: p.drained}
 	}
 	return results
@@ -129,7 +134,8 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 	}
 	defer func() { _ = rows.Close() }() // Err returns the error
 	last, count, used := low, 0, 0
-	r := record{mapped: s.shape.columns != nil, maxRow: s.maxRow}
+	r := record{mapped: s.shape.columns != nil, maxRow: s.maxRow, newest: s.newest}
+	defer func() { s.newest = r.newest }()
 	for rows.Next() {
 		if err := r.scan(rows); err != nil {
 			return 0, err

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	"github.com/outriderhq/outrider/internal/shorten"
@@ -23,13 +24,21 @@ type record struct {
 	payload, payloadBytes                        sqlvalue.Bytes
 	stored                                       int64 // bytes of a payload that was left out; 0: none was
 	maxRow                                       int64 // bytes of payload that are read
+
+	created    time.Time // of createdAt
+	createdErr error
+	newest     int64 // becomes [adapters.Row].Newest
 }
 
 // scan reads the current row; its columns are those of [selected].
 func (r *record) scan(rows *sql.Rows) error {
 	r.payload, r.payloadBytes = nil, nil
-	return rows.Scan(&r.position, &r.id, &r.kind, &r.group, &r.aggregateType, &r.aggregateID, &r.tenant,
+	err := rows.Scan(&r.position, &r.id, &r.kind, &r.group, &r.aggregateType, &r.aggregateID, &r.tenant,
 		&r.tags, &r.headers, &r.payload, &r.payloadBytes, &r.occurredAt, &r.createdAt, &r.stored)
+	if r.created, r.createdErr = lite.Instant("created_at", r.createdAt); !r.created.IsZero() {
+		r.newest = max(r.newest, r.created.UnixMicro())
+	}
+	return err
 }
 
 func (r *record) slot() int { return adapters.SlotOf(r.group.String, r.id.String) }
@@ -40,14 +49,13 @@ func (r *record) decode(slot int) *adapters.Row {
 	row := &adapters.Row{
 		ID: r.id.String, Type: r.kind.String, Group: r.group.String,
 		AggregateType: r.aggregateType.String, AggregateID: r.aggregateID.String, Tenant: r.tenant.String,
-		Slot: slot, Position: r.position,
+		Slot: slot, Position: r.position, CreatedAt: r.created, Newest: r.newest,
 	}
-	var errs [6]error
+	errs := [6]error{4: r.createdErr}
 	row.Payload, row.Binary, errs[0] = r.content()
 	row.Tags, errs[1] = sqlvalue.Object("tags", r.tags)
 	row.Headers, errs[2] = sqlvalue.Object("headers", r.headers)
 	row.OccurredAt, errs[3] = lite.Instant("occurred_at", r.occurredAt)
-	row.CreatedAt, errs[4] = lite.Instant("created_at", r.createdAt)
 	errs[5] = row.Limit()
 	if err := errors.Join(errs[:]...); err != nil {
 		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, shorten.To(row.ID, 128), err)

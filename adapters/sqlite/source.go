@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -59,6 +61,9 @@ type Source struct {
 	query string
 
 	unmovedQuery string
+
+	newest int64        // when the newest row was created that was read, in microseconds since 1970; only Fetch uses it
+	looked atomic.Int64 // rows that were created up to then were there before anything was read
 
 	maxRow int64
 	file   *lite.Watch
@@ -114,6 +119,18 @@ func (s *Source) Check(ctx context.Context) error {
 // Identity is empty: what a file is known by goes with it, and is part of its
 // tables' names. [Source.Validate] compares positions.
 func (s *Source) Identity(context.Context) (string, error) { return "", nil }
+
+// LanesFrom implements [adapters.LaneNamer].
+func (s *Source) LanesFrom() string {
+	group, id := "message_group", "id"
+	if c := s.shape.columns; c != nil {
+		group, id = c.Group, c.ID
+	}
+	if group == "" {
+		return "column " + strconv.Quote(id)
+	}
+	return fmt.Sprintf("column %q or column %q", group, id)
+}
 
 // Validate refuses cursors of another database, and those ahead of the table:
 // new rows would count as delivered until the table has caught up.

@@ -76,7 +76,7 @@ func move(ctx context.Context, tx staterow.Tx, m adapters.Move) error {
 		if _, err := tx.Exec(ctx, staterow.Text(createLaneSQL, m.Route, slot, now)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, staterow.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, c.Anchor.String(),
+		if _, err := tx.Exec(ctx, staterow.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, adapters.AnchorText(c, m.Table),
 			m.Table.Cluster, m.Table.Name, m.Same, now, m.Route, slot, staterow.BeyondText(m.Beyond[slot]))); err != nil {
 			return err
 		}

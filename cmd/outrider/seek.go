@@ -97,7 +97,8 @@ for transactions that are writing to the table. A running instance then resumes 
 
 A cursor is also valid for one table only. With --adopt the route resumes from the cursor
 of its former table. Use --adopt only if the present table has the same rows because it
-was renamed or moved. To start in a different table, use "outrider seek".`,
+was renamed or moved. If lanes are computed from other columns than before, it resumes
+from the lane that is furthest behind. To start in a different table, use "outrider seek".`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	c.Flags().BoolVar(&force, "force", false, "also if the cursor is valid in this database")

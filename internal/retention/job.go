@@ -136,7 +136,7 @@ func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
 	}
 	former := map[string]bool{}
 	for i := range lanes {
-		if l := &lanes[i]; l.Former != "" && l.Table == table {
+		if l := &lanes[i]; l.Former != "" && l.Table.Equals(table) {
 			former[l.Former] = true
 		}
 	}
@@ -157,7 +157,7 @@ func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
 	live := map[string]string{}
 	for i := range lanes {
 		l := &lanes[i]
-		concerned := l.Table == table || l.Table.Name == table.Name && former[l.Table.Cluster] ||
+		concerned := l.Table.Equals(table) || l.Table.Name == table.Name && former[l.Table.Cluster] ||
 			l.Table.Name == "" && !others[l.Route]
 		if !concerned && !slices.Contains(configured, l.Route) {
 			continue
@@ -166,7 +166,7 @@ func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
 		if l.Alive && !slices.Contains(configured, l.Route) {
 			live[l.Route] = l.Owner
 		}
-		if l.UpdatedAt.IsZero() || !l.Table.Is(table) || l.Slot < 0 || l.Slot >= adapters.Slots {
+		if l.UpdatedAt.IsZero() || !l.Table.Is(table) || l.Table.Regrouped(table) || l.Slot < 0 || l.Slot >= adapters.Slots {
 			continue
 		}
 		routes[at].Cursors[l.Slot] = &l.Cursor
@@ -197,7 +197,7 @@ func (j *Job) readers(ctx context.Context, table adapters.Table) (configured []s
 			}
 			asked[src] = t
 		}
-		if t == table {
+		if t.Equals(table) {
 			configured = append(configured, route)
 		} else {
 			others[route] = true

@@ -166,7 +166,7 @@ func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lane
 			err := scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
 				&beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
 			if err == nil {
-				c.Anchor, err = adapters.ParseAnchor(anchor)
+				err = adapters.ReadAnchorText(anchor, c, &l.Table)
 			}
 			if err == nil {
 				l.Beyond, err = staterow.ParseBeyond(l.LaneRef, beyond)

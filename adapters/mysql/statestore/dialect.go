@@ -94,7 +94,7 @@ func move(ctx context.Context, tx staterow.Tx, m adapters.Move) error {
 	}
 	for _, slot := range slots {
 		c := m.Cursors[slot]
-		if _, err := tx.Exec(ctx, staterow.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, c.Anchor.String(), staterow.BeyondText(m.Beyond[slot]),
+		if _, err := tx.Exec(ctx, staterow.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, adapters.AnchorText(c, m.Table), staterow.BeyondText(m.Beyond[slot]),
 			m.Same, m.Table.Cluster, m.Table.Cluster, m.Table.Name, m.Route, slot)); err != nil {
 			return err
 		}

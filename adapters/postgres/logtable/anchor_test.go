@@ -137,3 +137,39 @@ func TestLogAnchored(t *testing.T) {
 		})
 	}
 }
+
+// An application imports rows with dates of its own and removes rows by date. That proves nothing, neither for a route that has read them
+// nor for one that began behind them.
+func TestLogRowsThatAreRemovedByDate(t *testing.T) {
+	t.Parallel()
+	e := newLogEnv(t, "custom")
+	e.log = e.open()
+	e.Exec(`INSERT INTO "Shop"."Event Log" ("customer""s", body, at) SELECT i % 40, '1', now() - i * interval '1 second' FROM generate_series(1, 200) i`)
+	read, end := e.Lanes(e.log, adapters.StartBeginning, 1000), e.Lanes(e.log, adapters.StartEnd, 1000)
+	read.All(t)
+	for slot := range end.From {
+		var err error
+		end.From[slot], err = e.log.Anchored(e.Ctx, end.From[slot])
+		pgtest.Must(t, err)
+	}
+	end.All(t)
+	late := e.Begin()
+	_, err := late.Exec(e.Ctx, `INSERT INTO "Shop"."Event Log" ("customer""s", body, at) VALUES (1, '2', now() + interval '1 hour')`)
+	pgtest.Must(t, err)
+	e.publish("g1", "3")
+	read.All(t)
+	end.All(t)
+	pgtest.Must(t, late.Commit(e.Ctx))
+	read.All(t)
+	end.All(t)
+	for _, older := range []string{"150 seconds", "100 seconds", "0 seconds"} {
+		e.Exec(`DELETE FROM "Shop"."Event Log" WHERE at < clock_timestamp() - interval '` + older + `'`)
+		for name, l := range map[string]*pgtest.Lanes{"read": read, "from the end": end} {
+			for slot, c := range l.From {
+				if err := e.log.Validate(e.Ctx, c); err != nil {
+					t.Errorf("%s, slot %d, older than %s removed: %v", name, slot, older, err)
+				}
+			}
+		}
+	}
+}

@@ -69,7 +69,7 @@ func (m *mapping) check(ctx context.Context, q pg.Querier) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(xid, indexes, m.checkAccess(ctx, q, t))
+	return errors.Join(xid, indexes, m.checkAccess(ctx, q, t), pg.CheckSubscribed(ctx, q, m.table.Sanitize()))
 }
 
 // checkXID makes sure that no new row can come without its transaction: such a

@@ -145,9 +145,7 @@ func (m *mapping) extras(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 			d.Fail(row, "header "+outbox.MetaOccurredAt, err)
 		}
 	}
-	if row.CreatedAt, err = wire.TimeFromBinary(values[reader.FetchCreatedAt]); err != nil {
-		d.Fail(row, m.columns[roleCreatedAt], err)
-	}
+	d.Created(row, m.columns[roleCreatedAt], values[reader.FetchCreatedAt])
 }
 
 // tagMap decodes a JSON array of tags KEY=VALUE. What has no = is a key without a value. A key that comes again with

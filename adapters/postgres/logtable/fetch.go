@@ -225,6 +225,7 @@ func (f *logFetch) yield(take func(int, *adapters.Row) bool) []adapters.ReadResu
 		}
 		results[i] = f.finish(i)
 	}
+	f.decoder.Saw(f.reads, results)
 	return results
 }
 

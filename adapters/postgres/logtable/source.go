@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -135,13 +137,29 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 		return c, s.explain("start at offsets", err)
 	}
 	places := reader.Starts{
-		Beginning: "least(coalesce((SELECT min(o.{position}) FROM {table} o) - 1, 0), 0)",
+		Beginning: "least(coalesce((SELECT min(o.{position})::bigint FROM {table} o) - 1, 0), 0)",
 		End:       "coalesce((SELECT max(o.{position}) FROM {table} o), 0)",
 	}
 	if s.mapping.columns[roleCreatedAt] != "" {
-		places.Since = "coalesce((SELECT min(o.{position}) - 1 FROM {table} o WHERE o.{created} >= $1), " + places.End + ")"
+		places.Since = "coalesce((SELECT min(o.{position})::bigint - 1 FROM {table} o WHERE o.{created} >= $1), " + places.End + ")"
 	}
 	return s.base.Start(ctx, at, places, s.mapping.replace)
+}
+
+// LanesFrom implements [adapters.LaneNamer]: where a row's group is looked for, and what takes its place in rows without one.
+func (s *Source) LanesFrom() string {
+	m := s.mapping
+	var from []string
+	if c := m.columns[roleGroup]; c != "" {
+		from = append(from, "column "+strconv.Quote(c))
+	}
+	if c := m.columns[roleHeaders]; c != "" {
+		if key := m.keys[roleGroup]; key != "" {
+			from = append(from, fmt.Sprintf("key %q of column %q", key, c))
+		}
+		from = append(from, fmt.Sprintf("key %q of column %q", metaKeys[roleGroup], c))
+	}
+	return strings.Join(append(from, "column "+strconv.Quote(m.columns[roleID])), " or ")
 }
 
 // Undivided implements [adapters.Undivided]: one scan reads all slots.

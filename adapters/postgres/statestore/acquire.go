@@ -115,7 +115,7 @@ func collectStates(rows pgx.Rows) ([]adapters.LaneState, error) {
 		err = row.Scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
 			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
 		if err == nil {
-			c.Anchor, err = adapters.ParseAnchor(anchor)
+			err = adapters.ReadAnchorText(anchor, c, &l.Table)
 		}
 		return l, err
 	})

@@ -28,6 +28,7 @@ type (
 	positionOf struct {
 		adapters.Source
 		position int64
+		anchor   adapters.Anchor
 	}
 )
 
@@ -57,8 +58,12 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 	if r.Source == nil {
 		return nil
 	}
+	if err := r.checkLanes(states); err != nil {
+		return err
+	}
 	for i := range states {
 		st := &states[i]
+		st.Placed = !st.New && st.Table.Lanes != r.table.Lanes // from what its lane is computed is not written down
 		if st.New {
 			first, err := answer(now, startOf{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
 			if err != nil {
@@ -77,20 +82,40 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 	return nil
 }
 
-// anchor looks up the row at a cursor that no row was read for.
-func (r *Route) anchor(ctx context.Context, now *round, st *adapters.LaneState) error {
-	src, ok := r.Source.(adapters.Anchorer)
-	if !ok || !st.Cursor.Anchor.IsZero() || st.Cursor.Position <= 0 {
+// checkLanes checks that lanes are computed as they were when the cursors came where they are: otherwise a row that was
+// behind in one lane can be below the cursor of another one. Cursors that are all at one place cover the same rows
+// however lanes are computed.
+func (r *Route) checkLanes(states []adapters.LaneState) error {
+	same := len(states) == adapters.Slots
+	from := ""
+	for i := range states {
+		st := &states[i]
+		if st.Table.Regrouped(r.table) {
+			from = st.Table.Lanes
+		}
+		same = same && !st.New && len(st.Beyond) == 0 && st.Cursor.SamePlace(states[0].Cursor)
+	}
+	if from == "" || same {
 		return nil
 	}
-	found, err := answer(now, positionOf{r.Source, st.Cursor.Position}, func() (adapters.Anchor, error) {
+	return &stoppedError{adapters.RegroupedError(r.Name, from, r.table.Lanes)}
+}
+
+// anchor looks up the row at a cursor that no row was read for, and completes the anchor of an older version.
+func (r *Route) anchor(ctx context.Context, now *round, st *adapters.LaneState) error {
+	src, ok := r.Source.(adapters.Anchorer)
+	was := st.Cursor.Anchor
+	if !ok || !was.IsZero() && (was.Born == 0 || was.Newest != 0) || st.Cursor.Position <= 0 {
+		return nil
+	}
+	found, err := answer(now, positionOf{r.Source, st.Cursor.Position, was}, func() (adapters.Anchor, error) {
 		c, err := src.Anchored(ctx, st.Cursor)
 		return c.Anchor, err
 	})
 	if err != nil {
 		return err
 	}
-	st.Cursor.Anchor, st.Placed = found, !found.IsZero()
+	st.Cursor.Anchor, st.Placed = found, st.Placed || found != was
 	return nil
 }
 

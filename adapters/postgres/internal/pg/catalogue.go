@@ -32,6 +32,18 @@ func CheckServer(ctx context.Context, q Querier) error {
 	return nil
 }
 
+// CheckSubscribed refuses a table that a logical subscription writes: its rows have transaction numbers of the publisher.
+func CheckSubscribed(ctx context.Context, q Querier, table string) error {
+	var subscribed bool
+	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_subscription_rel r WHERE r.srrelid = $1::text::regclass
+		OR r.srrelid IN (SELECT t.relid FROM pg_partition_tree($1::text::regclass) t))`, table).Scan(&subscribed)
+	if err == nil && subscribed {
+		err = errors.New("a logical subscription writes its rows, with transaction numbers of the publisher, by which a late commit cannot be found here, " +
+			"so that rows would be lost unnoticed; run Outrider on the publisher, or, if this server takes its place, drop the subscription")
+	}
+	return err
+}
+
 // Querier is a pool or a transaction.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

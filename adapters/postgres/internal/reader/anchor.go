@@ -3,24 +3,25 @@ package reader
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // CheckAnchor verifies that the row at the cursor's position is the one that was read
-// there. A row that is gone was removed by retention, unless younger rows of its slot
-// are below it: then the position was given out again, to a transaction that was rolled
-// back. (Rows below that were committed late can outlast it, but are older.)
+// there. A row that is gone was removed, unless there is a row below it that was created after all
+// that had been read when the cursor came there: then the position was given out again, to a
+// transaction that was rolled back.
 func (r *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *adapters.Cursor) error {
 	if c.Anchor.IsZero() {
 		return nil
 	}
-	there, below, err := r.kind.RowAt(ctx, q, c)
+	there, newest, err := r.kind.RowAt(ctx, q, c)
 	switch {
 	case err != nil:
 		return err
-	case there.IsZero() && below:
+	case there.IsZero() && c.Anchor.Newest != 0 && newest > c.Anchor.Newest:
 		return r.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
 	case !there.IsZero() && !there.Matches(c.Anchor):
 		return r.wentBack(fmt.Sprintf("another row is at position %d than when the cursor came there", c.Position))
@@ -28,9 +29,16 @@ func (r *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *adapters.Curs
 	return nil
 }
 
-// Anchored implements [adapters.Anchorer].
+// Anchored implements [adapters.Anchorer]. What the cursor covers was not read with an eye to when it was created, so
+// nothing that was created until now proves anything from now on.
 func (r *Reader) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error) {
-	if !c.Anchor.IsZero() || c.Snapshot == "" {
+	if c.Anchor.Newest != 0 || c.Snapshot == "" {
+		return c, nil
+	}
+	now := time.Now().UnixMicro()
+	r.newest.Store(now)
+	if !c.Anchor.IsZero() {
+		c.Anchor = c.Anchor.Seen(now)
 		return c, nil
 	}
 	var err error

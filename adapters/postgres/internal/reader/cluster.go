@@ -41,7 +41,7 @@ func (r *Reader) Validate(ctx context.Context, c adapters.Cursor) error {
 	}
 	err = r.Find(ctx)
 	if err == nil {
-		err = r.validate(ctx, r.Pool, seen.Xmax, c.Position)
+		err = r.validate(ctx, r.Pool, seen.Xmax, &c)
 	}
 	if err == nil {
 		err = r.CheckAnchor(ctx, r.Pool, &c)
@@ -57,9 +57,10 @@ func NewestSnapshot(c adapters.Cursor) (Snapshot, error) {
 	return ParseSnapshot(c.Snapshot)
 }
 
-// validate checks whether transaction ids below xmax and the position have been
-// handed out.
-func (r *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, position int64) error {
+// validate checks whether transaction ids below xmax and the cursor's position have been
+// handed out. A sequence that is behind, while the row at the cursor is there, was restarted: what it gives out now
+// is below the cursor, and comes as rows that are late.
+func (r *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, c *adapters.Cursor) error {
 	const sql = `
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(s.name, ''),
        has_sequence_privilege(s.name, 'SELECT'),
@@ -82,8 +83,13 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 		return pg.ErrSequenceGrant(sequence)
 	case uint64(next) < xmax:
 		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, xmax)
-	case counted && last < position:
-		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, position)
+	case counted && last < c.Position && c.Position != 0: // 0 was not given out: nothing of its lane was read
+		if last > c.Floor() && !c.Anchor.IsZero() {
+			if there, _, err := r.kind.RowAt(ctx, q, c); err != nil || !there.IsZero() && there.Matches(c.Anchor) {
+				return err
+			}
+		}
+		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, c.Position)
 	default:
 		return nil
 	}
@@ -125,15 +131,18 @@ func (r *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read
 		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, adapters.ErrWentBack)
 	}
 	var xmax uint64
-	var position int64
+	var furthest adapters.Cursor
 	for i := range reads {
 		seen, err := NewestSnapshot(reads[i].From)
 		if err != nil {
 			return err
 		}
-		xmax, position = max(xmax, seen.Xmax), max(position, reads[i].From.Position)
+		xmax = max(xmax, seen.Xmax)
+		if from := reads[i].From; i == 0 || from.Position > furthest.Position {
+			furthest = from
+		}
 	}
-	if err := r.validate(ctx, q, xmax, position); err != nil {
+	if err := r.validate(ctx, q, xmax, &furthest); err != nil {
 		return err
 	}
 	checked := map[adapters.Cursor]bool{}

@@ -1,14 +1,14 @@
 package reader
 
 import (
+	"math"
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
 )
 
 // Cover is what has been settled of one slot: the rows at or below position that
-// are visible in the snapshot or at or below the base. With a position of -1 it
-// is nothing, because positions begin at 1.
+// are visible in the snapshot or at or below the base.
 type Cover struct {
 	Position int64
 	Base     int64
@@ -16,7 +16,7 @@ type Cover struct {
 }
 
 // Nothing covers no row.
-var Nothing = Cover{Position: -1, Base: -1}
+var Nothing = Cover{Position: math.MinInt64, Base: math.MinInt64}
 
 // CoverOf is what a cursor covers. Of an open window it counts nothing, and of
 // what was settled beyond the cursor neither: those rows stay a little longer.
@@ -28,7 +28,7 @@ func CoverOf(c *adapters.Cursor) (Cover, error) {
 	if err != nil {
 		return Nothing, err
 	}
-	return Cover{Position: c.Position, Base: c.Base, Snap: snap}, nil
+	return Cover{Position: c.Position, Base: c.Floor(), Snap: snap}, nil
 }
 
 // Has reports whether a row is covered.

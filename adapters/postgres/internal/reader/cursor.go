@@ -53,14 +53,14 @@ func PlanRead(r *adapters.Read) (Plan, error) {
 	}
 	p := Plan{
 		Slot: r.Slot, Position: r.From.Position, Snapshot: r.From.Snapshot,
-		Base: r.From.Base, Upto: math.MaxInt64,
+		Base: r.From.Floor(), Upto: math.MaxInt64,
 		Limit: min(max(r.Limit, 0), math.MaxInt32),
 	}
 	if r.Until != nil {
 		if err := checkBound(r); err != nil {
 			return Plan{}, err
 		}
-		p.Base = max(p.Base, r.Until.Base)
+		p.Base = max(p.Base, r.Until.Floor())
 		p.Upto, p.Target = r.Until.Position, r.Until.Snapshot
 	}
 	p.Above = p.Base

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,8 @@ type Reader struct {
 	closed  bool
 	Cluster string // identity of what was read first; "" before
 	Decoder wire.Decoder
+
+	newest atomic.Int64 // rows that were created up to then were there before anything was read
 }
 
 // SourceMethods are the methods of a source that are the same for all layouts.
@@ -65,9 +68,9 @@ type Layout struct {
 	// prepare prepares the statement that fetches, on a new connection.
 	Prepare func(ctx context.Context, r *Conn) error
 
-	// rowAt returns the anchor of the row at the cursor's position; zero: there is none.
-	// below: rows before it prove that it should be there.
-	RowAt func(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a adapters.Anchor, below bool, err error)
+	// rowAt returns the anchor of the row at the cursor's position; zero: there is none. newest is then when the newest row
+	// was created that the cursor covers, in microseconds since 1970; 0: not known.
+	RowAt func(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a adapters.Anchor, newest int64, err error)
 
 	// explain says for which table and in doing what an error came up, and its fix.
 	Explain func(what string, err error) error
@@ -125,6 +128,10 @@ var errClosed = errors.New("the source is closed")
 func (r *Reader) Connected(ctx context.Context, reads []adapters.Read) (*Conn, error) {
 	if r.closed {
 		return nil, r.kind.Explain("read", errClosed)
+	}
+	r.Decoder.Newest = max(r.Decoder.Newest, r.newest.Load())
+	for i := range reads {
+		r.Decoder.Newest = max(r.Decoder.Newest, reads[i].From.Anchor.Newest)
 	}
 	if r.Conn != nil {
 		return r.Conn, nil

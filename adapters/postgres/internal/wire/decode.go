@@ -19,6 +19,29 @@ type Decoder struct {
 	Payloads byteArena
 	Rows     rowSlab
 	interned map[string]string
+	Newest   int64 // becomes [adapters.Row].Newest
+}
+
+// Created decodes when the row was created.
+func (d *Decoder) Created(row *adapters.Row, column string, raw []byte) {
+	var err error
+	if row.CreatedAt, err = TimeFromBinary(raw); err != nil {
+		d.Fail(row, column, err)
+	} else if at := row.CreatedAt.UnixMicro(); row.CreatedAt.IsZero() || at < d.Newest {
+		row.Newest = d.Newest
+	} else {
+		d.Newest = at
+	}
+}
+
+// Saw completes the anchors at which reads end by what was newest, whichever read it was for: streams
+// at one place have one cursor. A bounded read ends at its bound as it is.
+func (d *Decoder) Saw(reads []adapters.Read, results []adapters.ReadResult) {
+	for i := range results {
+		if reads[i].Until == nil {
+			results[i].Next.Anchor = results[i].Next.Anchor.Seen(d.Newest)
+		}
+	}
 }
 
 // shownID is how much of an id an error of its row says.
