@@ -49,7 +49,7 @@ func TestG13_CodeThatDoesNotReturn(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			url := testenv.Postgres(t)
-			kind := "publisher"
+			kind := "publisher, topic: t"
 			if where == "listener" {
 				kind = "listeners"
 			}
