@@ -180,10 +180,8 @@ func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[s
 		}
 		r := found[e.text]
 		delete(found, e.text) // its payload is kept by nothing if no route wants it
-		if r != nil && r.Left() > 0 && fits(r.Left()) {
-			if r, err = v.fill(ctx, tx, r); err != nil {
-				return nil, 0, err
-			}
+		if r, err = v.fill(ctx, tx, r, fits); err != nil {
+			return nil, 0, err
 		}
 		if r == nil || r.Group.String != e.queue { // locked, claimed or changed meanwhile
 			v.wait(e.queue, p, time.Now().Add(blockedPause))
@@ -213,8 +211,11 @@ func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[s
 	return rows, refused, nil
 }
 
-// fill reads the payload of a row that was left out; nil: the row is gone.
-func (v *turn) fill(ctx context.Context, tx querier, r *queuerow.Record) (*queuerow.Record, error) {
+// fill reads the payload of a row that was left out, if it fits; nil: the row is gone.
+func (v *turn) fill(ctx context.Context, tx querier, r *queuerow.Record, fits func(size int64) bool) (*queuerow.Record, error) {
+	if r == nil || r.Left() == 0 || !fits(r.Left()) {
+		return r, nil
+	}
 	s := v.table.sql()
 	var payload sqlvalue.Bytes
 	err := tx.QueryRowContext(ctx, s.payload, s.value(s.layout.Columns.Key, r.Key)).Scan(&payload)

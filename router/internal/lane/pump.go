@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, taken int64, err er
 		if whole, err = p.query(g, after, 1, math.MaxInt64); err == nil && (len(whole) == 0 || whole[0].Seq != rows[0].Seq) {
 			err = errLater
 		}
-		rows = append(whole, rows[1:]...)
+		rows = slices.Concat(whole, rows[1:])
 	}
 	failpoint.Hit(failpoint.Unparking)
 	return rows, taken, err
