@@ -150,7 +150,7 @@ func (of *anyDatabase) tables(t *testing.T, db *sql.DB, url string, most int) (a
 		if layout != "custom" { // which has its own statuses, and indexes with them
 			kinds["status"] = of.columns["status"][map[bool]int{false: 0, true: 1}[table.queue.Statuses.Dead == "3"]]
 		}
-		if table.queue.DefaultGroup != "" && of.name == "postgres" { // is text
+		if table.queue.DefaultGroup != "" && of.name == "postgres" { // as rows without a group are in one
 			kinds["group"] = of.columns["group"][2]
 		}
 		table.cfg = configuredOnly(t, table.config(url))
