@@ -9,12 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -120,6 +122,7 @@ routes: {all: {from: app, to: here, middleware: [{poison: {}}, {retry: {attempts
 			if err := stop(); err == nil || !strings.Contains(err.Error(), "drain") {
 				t.Errorf("Run returned %v, want that the drain was cut off", err)
 			}
+			cfg.DrainTimeout = config.Duration(time.Minute)
 			stop = run()
 			if id := <-arrived; id != e.ID() {
 				t.Errorf("%s arrived", id)

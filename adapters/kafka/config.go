@@ -49,12 +49,9 @@ type Config struct {
 	// MaxMessageBytes is the largest record batch that the topics take, as
 	// in Kafka's max.message.bytes, before compression. A record that
 	// cannot fit is refused without being sent. Default: 1048588, as in
-	// Kafka.
+	// Kafka; then a record that does not fit is sent alone, in a batch as large
+	// as its topic takes: the brokers are asked for max.message.bytes.
 	MaxMessageBytes int
-
-	// FollowTopics sends a record that does not fit alone, in a batch as large as
-	// its topic takes: the brokers are asked for max.message.bytes.
-	FollowTopics bool
 
 	// Exclusive makes the broker refuse what a former owner of a lane still
 	// sends: each lane delivers in transactions, one for each wave, with an id of

@@ -34,6 +34,7 @@ type Destination struct {
 	combiners combiners
 	waiting   waiting
 	large     large
+	follow    bool // the topics' limits
 
 	warnBatchSize sync.Once
 }
@@ -47,6 +48,7 @@ var (
 // New returns a destination, or an error that lists what is wrong with the
 // configuration. It does not connect; Check does.
 func New(cfg Config) (*Destination, error) {
+	follow := cfg.MaxMessageBytes == 0
 	cfg, err := cfg.WithDefaults()
 	opts, optErr := cfg.options()
 	address, topicErr := format.NewAddress(cfg.Topic, nil)
@@ -56,7 +58,7 @@ func New(cfg Config) (*Destination, error) {
 	if err := errors.Join(err, optErr, topicErr); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients),
+	d := &Destination{cfg: cfg, follow: follow, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients),
 		combiners: combiners{topics: map[string]*combiner{}}}
 	if address.Static() {
 		d.topic = cfg.Topic

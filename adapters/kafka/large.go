@@ -43,7 +43,7 @@ func (d *Destination) deliverLarge(ctx context.Context, topic string, batch []*m
 	failed := map[string]bool{}
 	for i, err := range errs {
 		group := batch[i].Metadata[outbox.MetaGroup]
-		if e, is := errors.AsType[*tooLarge](err); is && d.cfg.FollowTopics && !failed[group] {
+		if e, is := errors.AsType[*tooLarge](err); is && d.follow && !failed[group] {
 			errs[i] = d.sendLarge(ctx, topic, batch[i], e)
 		} else if is && failed[group] && group != "" {
 			errs[i] = errBehind
@@ -108,7 +108,7 @@ func (l *large) of(cfg Config, most int) (*Destination, error) {
 		return nil, errUndecided
 	}
 	if l.byMost[most] == nil {
-		cfg.MaxMessageBytes, cfg.FollowTopics, cfg.Clients = most, false, 1
+		cfg.MaxMessageBytes, cfg.Clients = most, 1
 		to, err := New(cfg)
 		if err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ func TestLargeRecordsFollowTheirTopic(t *testing.T) {
 	b := connect(t, testenv.Kafka(t))
 	topic := b.topic(t, 1, map[string]string{"max.message.bytes": "4194304"})
 	for _, compression := range []string{"none", "zstd"} {
-		d := destination(t, Config{Brokers: b.addrs, Topic: topic, FollowTopics: true, Compression: compression})
+		d := destination(t, Config{Brokers: b.addrs, Topic: topic, Compression: compression})
 		msgs := []*message.Message{
 			newMessage("1", "a", 10), newMessage("2", "a", 3<<20), newMessage("3", "a", 10), newMessage("4", "b", 10),
 			newMessage("5", "c", 5<<20), newMessage("6", "c", 10),

@@ -201,7 +201,9 @@ func rightKind(what string, c column) (words string, right bool) {
 		return "a whole number", of(numberKinds)
 	case "payload":
 		return "text, JSON or bytes", of(textKinds, byteKinds, []string{"json"})
-	case "error", "owner":
+	case "error":
+		return "text or bytes", of(textKinds, byteKinds)
+	case "owner":
 		return "text", of(textKinds)
 	case "key":
 		return "text, bytes, a whole number, a decimal, a UUID or a date", of(textKinds, byteKinds, numberKinds, timeKinds, []string{"uuid", "date"})

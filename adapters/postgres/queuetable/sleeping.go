@@ -9,7 +9,8 @@ import (
 
 // A group whose first row is not due leaves the ring, or many of them would be looked at by every claim. It comes back when the row is due, when
 // a row is found that is not behind it, and when the reading of everything has found that the row was changed or is gone: what a
-// claim may take depends on the table, not on what it said once.
+// claim may take depends on the table, not on what it said once. Where notes say when rows are due, no group leaves the ring: a note that is
+// changed leaves its row as it was.
 
 // sleepersMost bounds the groups that sleep. The others stay in the ring.
 const sleepersMost = 1 << 18
@@ -44,7 +45,7 @@ func (o *sleepOrder) Pop() any {
 
 // sleep takes the group of a visit out of the ring until its first row is due.
 func (t *queueTable) sleep(v *visit) {
-	if !t.aged || len(t.asleep.order) >= sleepersMost {
+	if !t.aged || t.sql.layout.Noted() || len(t.asleep.order) >= sleepersMost {
 		return
 	}
 	t.leave(v.group, v.known)

@@ -50,7 +50,7 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 		failpoint.Hit(failpoint.Delivered)
 		settled = make([][]bool, len(s.order))
 		if err := tx.SendBatch(ctx, s.batch(settled, true)).Close(); err != nil {
-			return err
+			return pg.Refused(err)
 		}
 		if lost = s.unsettled(settled); len(lost) > 0 {
 			return errLost
@@ -75,7 +75,7 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 			return nil, &adapters.LockedError{Claims: slices.Collect(maps.Keys(locked))}
 		}
 	}
-	return nil, queueError(q.tables[0].name, "deliver and settle", pg.Refused(err))
+	return nil, queueError(q.tables[0].name, "deliver and settle", err)
 }
 
 // release ends the claims of the rows that are lost. Such a row may have been reset to waiting meanwhile: what comes of its message now,

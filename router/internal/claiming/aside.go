@@ -58,10 +58,10 @@ func (c *Claimer) settle(ctx context.Context, taken []*holding, results []adapte
 		}
 		return err
 	}, func(r adapters.ClaimResult, err error) error {
+		aside[r.Claim] = err
 		if refused++; refused > refusedMost {
 			return err
 		}
-		aside[r.Claim] = err
 		return nil
 	})
 	if fresh := c.ledger.written(taken[:done], lost, aside); len(fresh) > 0 {
