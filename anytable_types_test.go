@@ -105,7 +105,7 @@ func TestTablesOfAnyTypeInPostgreSQL(t *testing.T) {
 				_, err = admin.ExecContext(t.Context(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LC_COLLATE 'C' LC_CTYPE 'C'", u.Path[1:], encoding))
 				must(t, err)
 				t.Cleanup(func() {
-					_, err := admin.Exec("DROP DATABASE " + u.Path[1:] + " WITH (FORCE)") //nolint:noctx // the test's context is over
+					_, err := admin.Exec("DROP DATABASE " + u.Path[1:] + " WITH (FORCE)")
 					must(t, err)
 				})
 			}

@@ -234,8 +234,7 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adap
 	_, rebased := adapters.RebaserOf(src)
 	for _, l := range lanes {
 		if other := otherTable(l, table); other != nil {
-			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run",
-				Fix: other.Advice(r.Name, rebased)}}
+			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run", Fix: other.Advice(r.Name, rebased)}}
 		}
 		if l.UpdatedAt.IsZero() {
 			continue

@@ -285,10 +285,6 @@ func (g *Gate) Kick() {
 	}
 }
 
-// abandonAfter is how long a destination may take to return after Abort. Code that ignores its context is left behind: it keeps its batch and its
-// place, and what it returns one day is the outcome of nothing any more.
-const abandonAfter = time.Second
-
 // Stop ends sending: what waits is released, and Stop returns when what is
 // being sent has its outcome. Abort ends also that, though not at once.
 func (g *Gate) Stop() {
@@ -308,19 +304,7 @@ func (g *Gate) Stop() {
 	}
 	g.unlock() // released messages are reported before anything is waited for
 	g.mu.Lock()
-	abandoned := false
-	stop := context.AfterFunc(g.ctx, func() {
-		time.AfterFunc(abandonAfter, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			abandoned = true
-			g.idle.Broadcast()
-		})
-	})
-	defer stop()
-	for g.workers > 0 && !abandoned {
-		g.idle.Wait()
-	}
+	g.awaitWorkers()
 }
 
 func (g *Gate) releaseWaiting(q *group) {

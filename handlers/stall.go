@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -78,4 +79,25 @@ func (g *Gate) Last(key string) *Ticket {
 		}
 	}
 	return nil
+}
+
+// abandonAfter is how long a destination may take to return after Abort. Code that ignores its context is left behind: it keeps its batch and its
+// place, and what it returns one day is the outcome of nothing any more.
+const abandonAfter = time.Second
+
+// awaitWorkers waits until no worker delivers, or for a while after Abort. Call with the mutex held.
+func (g *Gate) awaitWorkers() {
+	abandoned := false
+	stop := context.AfterFunc(g.ctx, func() {
+		time.AfterFunc(abandonAfter, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			abandoned = true
+			g.idle.Broadcast()
+		})
+	})
+	defer stop()
+	for g.workers > 0 && !abandoned {
+		g.idle.Wait()
+	}
 }

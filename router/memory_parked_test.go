@@ -2,7 +2,9 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,7 +59,7 @@ func TestG7_ParkedMessagesCountUntilTheyAreWritten(t *testing.T) {
 					t.Errorf("%d payloads of %d bytes are in memory, the limit is %d", alive, size, limit)
 				}
 				r.state.setFail(nil)
-				if tt.err == errInjected { // what is retried may wait for its address instead
+				if errors.Is(tt.err, errInjected) { // what is retried may wait for its address instead
 					r.until("everything is parked and its memory given back", func() bool {
 						return len(r.parked()) == n && r.router.budget.Used.Load() == 0
 					})
@@ -92,7 +94,7 @@ func (m *measured) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group 
 func TestG7_ParkedMessagesAreReadBackIntoTheBudget(t *testing.T) {
 	const n, limit = 60, 1 << 20
 	for _, size := range []int{10 << 10, 100 << 10, 2 << 20} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			inBubble(t, group, func(r *rig) {
 				r.config.Memory = limit
 				r.dest.setFail(flaky(outbox.Transient(errInjected, 5*time.Second)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -145,7 +146,7 @@ func TestG6_RefusalsAfterAnOutage(t *testing.T) {
 	inGatekeeper(t, outbox.Error{Kind: outbox.KindUnavailable}, func(r *queueRig, d *gatekeeper) {
 		d.setAway(true)
 		for i := range 60 {
-			r.put("", fmt.Sprint("g", i), fmt.Sprint(i))
+			r.put("", fmt.Sprint("g", i), strconv.Itoa(i))
 		}
 		time.Sleep(10 * time.Second)
 		d.mu.Lock()

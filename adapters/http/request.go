@@ -28,7 +28,7 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	open, size := d.body(batch)
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), nil)
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), http.NoBody)
 	if err != nil {
 		return nil, d.outcome.NoRequest(address)
 	}

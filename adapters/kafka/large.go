@@ -88,7 +88,7 @@ func (d *Destination) limitOf(ctx context.Context, topic string) (int, error) {
 		return 0, err
 	}
 	answer, err := configs.On(topic, nil)
-	if err = errors.Join(err, answer.Err); err != nil {
+	if err := errors.Join(err, answer.Err); err != nil {
 		return 0, err
 	}
 	for _, c := range answer.Configs {

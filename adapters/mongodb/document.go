@@ -106,10 +106,7 @@ func untext(key string) (v bson.RawValue, ok bool) {
 
 // valueOf is a value as documents have it.
 func valueOf[T string | int64 | bson.ObjectID](of T) bson.RawValue {
-	kind, data, err := bson.MarshalValue(of)
-	if err != nil {
-		panic(err) // these types have no errors
-	}
+	kind, data, _ := bson.MarshalValue(of) // these types have no errors
 	return bson.RawValue{Type: kind, Value: data}
 }
 

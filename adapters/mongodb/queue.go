@@ -94,13 +94,13 @@ type stamps string
 
 // stampsOf are one time.
 func stampsOf(at time.Time) stamps {
-	return stamps(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))) //nolint:gosec // back again by dates
+	return stamps(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 }
 
 // dates are the times as documents have them.
 func (s stamps) dates() (all []bson.DateTime) {
 	for ; len(s) > 0; s = s[8:] {
-		all = append(all, bson.DateTime(binary.BigEndian.Uint64([]byte(s[:8])))) //nolint:gosec // from stampsOf
+		all = append(all, bson.DateTime(binary.BigEndian.Uint64([]byte(s[:8]))))
 	}
 	return all
 }

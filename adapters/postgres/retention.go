@@ -178,20 +178,14 @@ func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors)
 				continue
 			}
 			key := lostCursor{routes[i].Route, slot, *c}
-			newest, err := reader.NewestSnapshot(*c)
-			if err != nil {
-				return err
-			}
-			back := s.retention.ahead[key] || newest.Xmax > xmax || c.Position > last && c.Position != 0 && c.Anchor.IsZero()
-			if !back {
-				// A missing row says nothing here: rows may go that were at a cursor.
-				there, err := s.anchored(ctx, c)
-				if err != nil {
+			ahead := s.retention.ahead[key]
+			if !ahead {
+				var err error
+				if ahead, err = s.isAhead(ctx, c, xmax, last); err != nil {
 					return err
 				}
-				back = !there.IsZero() && !there.Matches(c.Anchor) || there.IsZero() && c.Position > last && c.Position != 0
 			}
-			if back {
+			if ahead {
 				found[key] = true
 			}
 		}
@@ -202,6 +196,20 @@ func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors)
 			key.route, key.route)
 	}
 	return nil
+}
+
+// isAhead reports whether a cursor has seen more than transactions below xmax and positions up to last, or another row at its own.
+func (s *Source) isAhead(ctx context.Context, c *adapters.Cursor, xmax uint64, last int64) (bool, error) {
+	newest, err := reader.NewestSnapshot(*c)
+	if err != nil {
+		return false, err
+	}
+	further := c.Position > last && c.Position != 0
+	if newest.Xmax > xmax || further && c.Anchor.IsZero() {
+		return true, nil
+	}
+	there, err := s.anchored(ctx, c) // a missing row says nothing here: rows may go that were at a cursor
+	return !there.IsZero() && !there.Matches(c.Anchor) || there.IsZero() && further, err
 }
 
 // pass is one step of retention.

@@ -122,7 +122,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *adapters.La
 	if err != nil {
 		return err
 	}
-	if err = adapters.ReadAnchorText(anchor, c, &lane.Table); err != nil {
+	if err := adapters.ReadAnchorText(anchor, c, &lane.Table); err != nil {
 		return err
 	}
 	lane.Beyond, err = staterow.ParseBeyond(lane.LaneRef, beyond)

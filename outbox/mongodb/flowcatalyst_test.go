@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func TestG2_PublishKeepsTheOrderWhateverTheIds(t *testing.T) {
 	}
 	must(t, cursor.All(t.Context(), &docs))
 	for i := range docs {
-		if docs[i].Payload != fmt.Sprint(i) || len(docs) != n {
+		if docs[i].Payload != strconv.Itoa(i) || len(docs) != n {
 			t.Fatalf("of %d documents number %s is at place %d", len(docs), docs[i].Payload, i)
 		}
 	}

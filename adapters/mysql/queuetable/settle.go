@@ -132,14 +132,11 @@ func (s *settling) run(ctx context.Context, tx *sql.Tx, care bool) error {
 		}
 		for claimed, rows := range marked {
 			n, err := w.exec(ctx, tx, claimed, rows)
-			if !care && my.FailedWith(err, my.LockWaitTimeout) {
+			if !care && (my.FailedWith(err, my.LockWaitTimeout) || err == nil && n != int64(len(rows))) {
 				return errOthers
 			}
 			if err != nil {
 				return err
-			}
-			if n != int64(len(rows)) && !care {
-				return errOthers
 			}
 		}
 	}

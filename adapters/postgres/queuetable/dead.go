@@ -87,21 +87,8 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	}
 	texts := map[string]string{} // before the transaction: describe takes a connection of its own
 	for name := range keys {
-		t := q.table(name)
-		if t == nil {
-			return 0, errNoTable(name)
-		}
-		sql, err := q.described(ctx, t)
-		if err != nil {
-			return 0, queueError(name, string(action), err)
-		}
-		switch action {
-		case adapters.ParkedRedrive:
-			texts[name] = sql.dropNotes("(n.dead OR n.due_at > now())") + sql.redrive()
-		case adapters.ParkedPurge:
-			texts[name] = sql.dropNotes("n.dead") + sql.purge()
-		default:
-			return 0, fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
+		if texts[name], err = q.changeText(ctx, action, name); err != nil {
+			return 0, err
 		}
 	}
 	record = queuerow.Once(record)
@@ -132,6 +119,25 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		changed = 0
 	}
 	return changed, err
+}
+
+// changeText is the statement that changes dead rows of a table. Parameter: keys.
+func (q *Queue) changeText(ctx context.Context, action adapters.ParkedAction, table string) (string, error) {
+	t := q.table(table)
+	if t == nil {
+		return "", errNoTable(table)
+	}
+	sql, err := q.described(ctx, t)
+	if err != nil {
+		return "", queueError(table, string(action), err)
+	}
+	switch action {
+	case adapters.ParkedRedrive:
+		return sql.dropNotes("(n.dead OR n.due_at > now())") + sql.redrive(), nil
+	case adapters.ParkedPurge:
+		return sql.dropNotes("n.dead") + sql.purge(), nil
+	}
+	return "", fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 }
 
 // dead reads a page of dead rows. It takes a partial index on (created, key) of these

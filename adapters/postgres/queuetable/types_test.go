@@ -88,7 +88,7 @@ func TestG1_KeysAndGroupsOfEachType(t *testing.T) {
 					e.exec("INSERT INTO "+e.tables[0].Name+" (id, grp) SELECT $1::text::"+typeAlone(typ, column == "key")+", $2::text::"+typeAlone(typ, column == "group"), keys[i], groups[i])
 				}
 				q := opened(t, e)
-				if err := q.Check(e.ctx); c.refused != "" && !(column == "key" && strings.Contains(c.refused, "nondeterministic")) {
+				if err := q.Check(e.ctx); c.refused != "" && (column != "key" || !strings.Contains(c.refused, "nondeterministic")) {
 					if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.Contains(findings(t, q), c.refused) {
 						t.Fatalf("not refused: %v", err)
 					}

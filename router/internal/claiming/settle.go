@@ -52,7 +52,7 @@ func (c *Claimer) extend(ctx context.Context) {
 		more, err := c.Queue.Extend(ctx, part)
 		lost = append(lost, more...)
 		return err
-	}, func(_ *adapters.Claim, err error) error { return nil }) // settling the row says so
+	}, func(*adapters.Claim, error) error { return nil }) // settling the row says so
 	if err != nil {
 		if ctx.Err() == nil {
 			c.extending.Fail(c.log, slog.LevelWarn, "claims cannot be extended, trying again", err, "rows", len(claims))

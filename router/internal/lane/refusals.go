@@ -64,7 +64,7 @@ func (f *refusals) judge(address string, t *handlers.Ticket, began time.Time, er
 			delete(f.addresses, address)
 		}
 	}
-	f.refused.Store(int32(len(f.addresses))) //nolint:gosec // far below
+	f.refused.Store(int32(len(f.addresses)))
 	return err
 }
 
