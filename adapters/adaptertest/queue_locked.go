@@ -19,51 +19,51 @@ func testQueueLockedSettle(t *testing.T, s *queueSuite) {
 	}
 	outcomes := []outbox.Outcome{outbox.OutcomeDelivered, outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeReleased}
 	want := []QueueStatus{QueueDone, QueueWaiting, QueueDead, QueueWaiting}
-	settle := func(i int, outcome outbox.Outcome) {
-		rows := s.insert(t, "a", "b", "c", "d", "e")
-		claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, len(rows))
-		slices.SortFunc(claimed, func(a, b *adapters.Row) int { return a.CreatedAt.Compare(b.CreatedAt) })
-		results := make([]adapters.ClaimResult, len(rows))
-		for j, row := range claimed {
-			results[j] = s.result(row, outcomes[j%len(outcomes)])
-		}
-		results[4].Outcome = outcome
-		for j := range results {
-			if r := &results[j]; r.Outcome == outbox.OutcomeRetry || r.Outcome == outbox.OutcomeDead {
-				r.Attempts, r.Error = r.Attempts+1, "it failed"
-			}
-		}
-		release := s.Lock(t, rows[4].Key)
-		lost, err := s.Queue.Settle(t.Context(), results)
-		if back := outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeReleased; s.Claimless && back && err == nil {
-			release() // it waits as it is, and nothing was written into it
-			s.Set(t, QueueDone, 0, rows[0].Key, rows[1].Key, rows[2].Key, rows[3].Key, rows[4].Key)
-			return
-		}
-		locked, ok := errors.AsType[*adapters.LockedError](err)
-		if len(lost) > 0 || !ok || len(locked.Claims) != 1 || locked.Claims[0] != claimed[4].Claim {
-			t.Fatalf("%s: %d lost, %v; want the row that is locked", outcome, len(lost), err)
-		}
-		for j, status := range want {
-			s.wantStatus(t, status, rows[j].Key)
-		}
-		if lost, err := s.Queue.Extend(t.Context(), []*adapters.Claim{claimed[4].Claim}); err != nil || len(lost) > 0 {
-			t.Errorf("extend: %d lost, %v", len(lost), err)
-		}
-		if _, err := s.Queue.Recover(t.Context()); err != nil {
-			t.Error(err)
-		}
-		s.wantStatus(t, s.claimed(), rows[4].Key)
-		release()
-		if lost, err := s.Queue.Settle(t.Context(), results[4:]); err != nil || len(lost) > 0 {
-			t.Errorf("%s: settled again: %d lost, %v", outcome, len(lost), err)
-		}
-		s.wantStatus(t, want[i], rows[4].Key)
-		s.Set(t, QueueDone, 0, rows[0].Key, rows[1].Key, rows[2].Key, rows[3].Key, rows[4].Key)
-	}
 	for i, outcome := range outcomes {
-		settle(i, outcome)
+		s.settleBesideALock(t, outcome, want[i], outcomes, want)
 	}
+}
+
+// settleBesideALock settles four rows as outcomes say, and one as outcome says, which is locked.
+func (s *queueSuite) settleBesideALock(t *testing.T, outcome outbox.Outcome, end QueueStatus, outcomes []outbox.Outcome, want []QueueStatus) {
+	t.Helper()
+	rows := s.insert(t, "a", "b", "c", "d", "e")
+	claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, len(rows))
+	slices.SortFunc(claimed, func(a, b *adapters.Row) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	results := make([]adapters.ClaimResult, len(rows))
+	for j, row := range claimed {
+		results[j] = s.result(row, append(slices.Clone(outcomes), outcome)[j])
+		if r := &results[j]; r.Outcome == outbox.OutcomeRetry || r.Outcome == outbox.OutcomeDead {
+			r.Attempts, r.Error = r.Attempts+1, "it failed"
+		}
+	}
+	release := s.Lock(t, rows[4].Key)
+	lost, err := s.Queue.Settle(t.Context(), results)
+	if back := outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeReleased; s.Claimless && back && err == nil {
+		release() // it waits as it is, and nothing was written into it
+		s.Set(t, QueueDone, 0, rows[0].Key, rows[1].Key, rows[2].Key, rows[3].Key, rows[4].Key)
+		return
+	}
+	locked, ok := errors.AsType[*adapters.LockedError](err)
+	if len(lost) > 0 || !ok || len(locked.Claims) != 1 || locked.Claims[0] != claimed[4].Claim {
+		t.Fatalf("%s: %d lost, %v; want the row that is locked", outcome, len(lost), err)
+	}
+	for j, status := range want {
+		s.wantStatus(t, status, rows[j].Key)
+	}
+	if lost, err := s.Queue.Extend(t.Context(), []*adapters.Claim{claimed[4].Claim}); err != nil || len(lost) > 0 {
+		t.Errorf("extend: %d lost, %v", len(lost), err)
+	}
+	if _, err := s.Queue.Recover(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.wantStatus(t, s.claimed(), rows[4].Key)
+	release()
+	if lost, err := s.Queue.Settle(t.Context(), results[4:]); err != nil || len(lost) > 0 {
+		t.Errorf("%s: settled again: %d lost, %v", outcome, len(lost), err)
+	}
+	s.wantStatus(t, end, rows[4].Key)
+	s.Set(t, QueueDone, 0, rows[0].Key, rows[1].Key, rows[2].Key, rows[3].Key, rows[4].Key)
 }
 
 // testQueueLockedDead: a command on dead rows does not wait long for a row that another session has locked, and changes nothing then.
@@ -143,4 +143,16 @@ func testQueueBackoff(t *testing.T, s *queueSuite) {
 			t.Errorf("row %s has %d attempts", row.ID, row.Claim.Attempts)
 		}
 	}
+}
+
+func testQueueLocked(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
+	if s.Lock == nil {
+		t.Skip("rows cannot be locked")
+	}
+	rows := s.insert(t, "a", "a", "a", "b", "b")
+	release := s.Lock(t, rows[1].Key, rows[3].Key)
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[0])
+	release()
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 4), rows[1], rows[2], rows[3], rows[4])
 }

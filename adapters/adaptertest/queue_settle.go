@@ -304,18 +304,6 @@ func testQueueForeign(t *testing.T, s *queueSuite) {
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[2])
 }
 
-func testQueueLocked(t *testing.T, s *queueSuite) {
-	s.needsClaims(t)
-	if s.Lock == nil {
-		t.Skip("rows cannot be locked")
-	}
-	rows := s.insert(t, "a", "a", "a", "b", "b")
-	release := s.Lock(t, rows[1].Key, rows[3].Key)
-	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[0])
-	release()
-	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 4), rows[1], rows[2], rows[3], rows[4])
-}
-
 // testQueueOlderForeign: the foreign row is much older than what waits.
 func testQueueOlderForeign(t *testing.T, s *queueSuite) {
 	s.needsClaims(t)

@@ -136,8 +136,9 @@ func (q *Queue) changeText(ctx context.Context, action adapters.ParkedAction, ta
 		return sql.dropNotes("(n.dead OR n.due_at > now())") + sql.redrive(), nil
 	case adapters.ParkedPurge:
 		return sql.dropNotes("n.dead") + sql.purge(), nil
+	default:
+		return "", fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 	}
-	return "", fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 }
 
 // dead reads a page of dead rows. It takes a partial index on (created, key) of these
