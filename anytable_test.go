@@ -628,5 +628,5 @@ func (r *anyReceiver) judge(t *testing.T, tables []*anyTable, by func(*testing.T
 	}
 }
 
-// anyTables is how many tables a database has in `make test`, and in full all that it takes for each pair of types.
-func anyTables(brief int) int { return testenv.Brief(brief, 1<<20) }
+// anyTables is how many tables a database has usually, and in a soak all that it takes for each pair of types.
+func anyTables(brief int) int { return testenv.Size(brief, 1<<20) }

@@ -319,12 +319,12 @@ func (n *neighbour) play(seed uint64) {
 	n.judge()
 }
 
-// TestG1_G2_AHostileNeighbour has a session do its worst beside a relay. Seeds are fixed; with OUTRIDER_TEST_FULL there are more, by chance.
+// TestG1_G2_AHostileNeighbour has a session do its worst beside a relay. Seeds are fixed; a soak has more, by chance.
 func TestG1_G2_AHostileNeighbour(t *testing.T) {
 	t.Parallel()
 	postgres := preparing(t)
 	seeds := []uint64{1}
-	for range testenv.Brief(0, 9) {
+	for range testenv.Size(0, 9) {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {

@@ -231,7 +231,10 @@ func (m *memQueue) take(r *queueRow) *adapters.Row {
 }
 
 func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	if m.refuses != nil && slices.ContainsFunc(results, m.refuses) {
+	m.mu.Lock()
+	refuses := m.refuses
+	m.mu.Unlock()
+	if refuses != nil && slices.ContainsFunc(results, refuses) {
 		return nil, fmt.Errorf("%w: it is frozen", adapters.ErrRefused)
 	}
 	skipped := &adapters.LockedError{}

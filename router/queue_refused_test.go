@@ -14,12 +14,13 @@ import (
 
 // refusing has the table refuse results until it is mended.
 func (r *queueRig) refusing(refuses func(adapters.ClaimResult) bool) (mend func()) {
-	r.table.refuses = refuses
-	return func() {
+	set := func(refuses func(adapters.ClaimResult) bool) {
 		r.table.mu.Lock()
 		defer r.table.mu.Unlock()
-		r.table.refuses = nil
+		r.table.refuses = refuses
 	}
+	set(refuses)
+	return func() { set(nil) }
 }
 
 // wantRefused checks that the status of the route names a row.

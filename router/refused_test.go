@@ -30,7 +30,7 @@ type gatekeeper struct {
 func (d *gatekeeper) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	time.Sleep(time.Millisecond)
 	d.mu.Lock()
-	refused := d.away
+	refused, answer := d.away, d.answer
 	for _, msg := range batch {
 		d.sent[msg.UUID]++
 		refused = refused || msg.Metadata[outbox.MetaGroup] == "bad"
@@ -41,7 +41,7 @@ func (d *gatekeeper) Deliver(ctx context.Context, address string, batch []*messa
 	}
 	errs := make([]error, len(batch))
 	for i := range errs {
-		e := d.answer
+		e := answer
 		errs[i] = &e
 	}
 	return errs
