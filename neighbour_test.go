@@ -204,7 +204,7 @@ func (n *neighbour) session() *sql.Conn {
 // ids returns new ids.
 func (n *neighbour) ids(count int) (ids []string) {
 	for range count {
-		id := fmt.Sprintf("%08x-0000-4000-8000-%012d", n.random.Uint32(), len(n.tried)+n.random.IntN(1e9))
+		id := fmt.Sprintf("%08x-0000-4000-8000-%012d", n.random.Uint32(), len(n.rows)+n.random.IntN(1e9))
 		if n.short {
 			id = fmt.Sprintf("%013d", n.random.Int64N(1e13))
 		}
