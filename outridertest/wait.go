@@ -3,6 +3,7 @@ package outridertest
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ func (k *Kit) Dead() []adapters.Parked {
 	defer func() { k.must("look at dead messages", op.Close()) }()
 	var dead []adapters.Parked
 	k.until(func() (string, bool) { // until they are written down
-		found, err := op.Parked(k.tb.Context(), adapters.ParkedFilter{Route: Route, Status: adapters.ParkedDead})
+		found, err := op.ParkedWhole(k.tb.Context(), adapters.ParkedFilter{Route: Route, Status: adapters.ParkedDead}, math.MaxInt64)
 		k.must("look at dead messages", err)
 		dead = dead[:0]
 		for _, p := range found {
