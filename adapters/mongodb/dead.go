@@ -54,20 +54,23 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 		return nil, err
 	}
 	var ids []string
-	bytes := 0
+	bytes, found := 0, 0
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
 		row := t.decode(raw)
 		bytes += len(row.Payload)
 		if row.Err = nil; !f.Payload {
 			row.Payload = nil
 		}
-		if f.ID != "" {
-			ids = append(ids, written(raw.Lookup(names.Key)))
+		if name := written(raw.Lookup(names.Key)); f.ID != "" {
+			found++
+			if name != f.ID { // which names both, if one is the text and the other true, false or null
+				ids = append(ids, name)
+			}
 		}
 		page = append(page, adapters.DeadRow{At: t.placeOf(raw), Row: *row, Attempts: t.q.attempts(raw), Error: text(raw.Lookup(names.Error)), Died: t.died(raw)})
 		return bytes < queuerow.DeadPageBytes
 	})
-	if err == nil && len(ids) > 1 {
+	if err == nil && found > 1 {
 		return nil, fmt.Errorf("%w; give one of %s in its place", adapters.ErrAmbiguousID, strings.Join(ids, ", "))
 	}
 	return page, err
