@@ -16,7 +16,7 @@ import (
 )
 
 // releasing is an instance's connection to the state store. It sees to it that
-// nothing of a lane is marked by the instance's claims when the lane is released.
+// nothing of a lane is marked by the instance's claims when the lane is released, but rows whose result the table refuses.
 type releasing struct {
 	*memState
 	queue *memQueue
@@ -25,6 +25,9 @@ type releasing struct {
 func (s *releasing) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	s.queue.mu.Lock()
 	for claim, row := range s.queue.live {
+		if s.queue.refused[claim] {
+			continue
+		}
 		slot := adapters.SlotOf(row.Group, row.ID)
 		if row.status == "processing" && row.token == claim.Token && slices.ContainsFunc(lanes, func(l adapters.LaneRef) bool { return l.Slot == slot }) {
 			s.queue.complain("%s releases lane %d, of which it has claimed %s", instance, slot, row.ID)

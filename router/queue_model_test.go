@@ -36,6 +36,7 @@ type queueTable struct {
 	retried func(id string, attempts int)   // sees every Retry and Dead
 	locked  func(id string) bool            // by another session: a settle leaves the row out
 	refuses func(adapters.ClaimResult) bool // a row by itself, as a trigger does; nil: none
+	refused map[*adapters.Claim]bool        // whose result was refused alone
 
 	mu       sync.Mutex
 	rows     []*queueRow
@@ -50,7 +51,7 @@ type queueTable struct {
 func newQueueTable() *queueTable {
 	none := func() error { return nil }
 	return &queueTable{timeout: 5 * time.Minute, delay: func() time.Duration { return 0 },
-		fail: func(string) error { return nil }, broken: none, retried: func(string, int) {}, locked: func(string) bool { return false }}
+		fail: func(string) error { return nil }, broken: none, refused: map[*adapters.Claim]bool{}, retried: func(string, int) {}, locked: func(string) bool { return false }}
 }
 
 func (q *queueTable) complain(format string, args ...any) {
@@ -232,9 +233,12 @@ func (m *memQueue) take(r *queueRow) *adapters.Row {
 
 func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	m.mu.Lock()
-	refuses := m.refuses
+	refused := m.refuses != nil && slices.ContainsFunc(results, m.refuses)
+	if refused && len(results) == 1 {
+		m.refused[results[0].Claim] = true
+	}
 	m.mu.Unlock()
-	if refuses != nil && slices.ContainsFunc(results, refuses) {
+	if refused {
 		return nil, fmt.Errorf("%w: it is frozen", adapters.ErrRefused)
 	}
 	skipped := &adapters.LockedError{}
