@@ -40,9 +40,9 @@ type GateConfig struct {
 	// ours). Called like Allow.
 	Permit func() bool
 
-	// Judge is called with what the destination returned for t, which was sent at began, and returns what the message gets; nil: the same. Called
-	// like Allow.
-	Judge func(address string, t *Ticket, began time.Time, err error) error
+	// Judge is called with what the destination returned for a batch that was sent at began, nil: all of it arrived, and returns what each
+	// message gets. nil: the same. Called like Allow.
+	Judge func(address string, tickets []*Ticket, began time.Time, errs []error) []error
 
 	// SendTimeout bounds a batch none of whose messages carries a limit of its
 	// own ([lanectx.LimitOf]).

@@ -293,6 +293,10 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.moved = time.Now()
+	verdicts := errs
+	if g.cfg.Judge != nil && len(b.tickets) > 0 {
+		verdicts = g.cfg.Judge(p.address, b.tickets, g.epoch.Add(time.Duration(b.tickets[0].since)), errs)
+	}
 	for i, t := range b.tickets {
 		var err error
 		if errs != nil {
@@ -311,8 +315,8 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 		default:
 			t.state, t.failed, t.among = away, !released, delivered
 		}
-		if g.cfg.Judge != nil {
-			err = g.cfg.Judge(p.address, t, g.epoch.Add(time.Duration(t.since)), err)
+		if verdicts != nil {
+			err = verdicts[i]
 		}
 		g.wake(t, err)
 	}

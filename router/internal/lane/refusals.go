@@ -2,6 +2,7 @@ package lane
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,30 +43,46 @@ const surelyGone = 3
 // longestRefusal is the longest pause of a group that an address asks to wait, while others are delivered.
 const longestRefusal = time.Minute
 
-// judge is called with the outcome of each delivery of a message, and returns the error that the message gets.
-func (f *refusals) judge(address string, t *handlers.Ticket, began time.Time, err error) error {
-	e, is := errors.AsType[*outbox.Error](err)
-	refused := is && e.Answered && (e.Kind == outbox.KindUnavailable || e.Kind == outbox.KindGone)
-	if !refused && (err != nil || f.refused.Load() == 0) {
-		return err
+// judge is called with the outcome of each delivery, see [handlers.GateConfig].
+func (f *refusals) judge(address string, tickets []*handlers.Ticket, began time.Time, errs []error) []error {
+	if errs == nil && f.refused.Load() == 0 {
+		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a, id := f.addresses[address], owner(t).identity()
-	if a == nil && refused {
-		a = &refuser{groups: map[string]refusal{}}
-		f.addresses[address] = a
-	}
-	if refused {
-		err = a.refuse(id, e, err)
-	} else if a != nil {
-		a.deliver(id, began)
-		if len(a.groups) == 0 {
-			delete(f.addresses, address)
+	verdicts := slices.Clone(errs)
+	for i, t := range tickets {
+		if errs == nil {
+			f.one(address, t, began, nil)
+		} else {
+			verdicts[i] = f.one(address, t, began, errs[i])
 		}
 	}
 	f.refused.Store(int32(len(f.addresses)))
-	return err
+	return verdicts
+}
+
+// one judges one message's error.
+func (f *refusals) one(address string, t *handlers.Ticket, began time.Time, err error) error {
+	a, id := f.addresses[address], owner(t).identity()
+	if err == nil {
+		if a != nil {
+			a.deliver(id, began)
+			if len(a.groups) == 0 {
+				delete(f.addresses, address)
+			}
+		}
+		return nil
+	}
+	e, is := errors.AsType[*outbox.Error](err)
+	if !is || !e.Answered || e.Kind != outbox.KindUnavailable && e.Kind != outbox.KindGone {
+		return err
+	}
+	if a == nil {
+		a = &refuser{groups: map[string]refusal{}}
+		f.addresses[address] = a
+	}
+	return a.refuse(id, e, err)
 }
 
 func (a *refuser) deliver(id string, began time.Time) {
