@@ -2,6 +2,7 @@ package outrider_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -43,25 +45,46 @@ func (p *stubborn) PublishBatch(_ context.Context, events []outbox.Envelope) err
 	return nil
 }
 
+// single is a publisher of Watermill's that takes one message after the other.
+type single struct {
+	publish func() error
+	arrived chan string
+}
+
+func (p *single) Publish(_ string, msgs ...*message.Message) error {
+	for _, msg := range msgs {
+		if err := p.publish(); err != nil {
+			return err
+		}
+		p.arrived <- msg.UUID
+	}
+	return nil
+}
+
+func (*single) Close() error { return nil }
+
 // Code of the program that ignores its context does not keep Run from returning, nor the next relay from the lanes; code that ends its goroutine has
 // failed, and its message comes again.
 func TestG13_CodeThatDoesNotReturn(t *testing.T) {
 	t.Parallel()
-	for _, where := range []string{"listener", "publish", "health", "publish goexit", "health goexit"} {
+	for _, where := range []string{"listener", "publish", "health", "middleware", "destination", "poison", "publish goexit", "health goexit"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			url := testenv.Postgres(t)
-			kind := "publisher, topic: t"
-			if where == "listener" {
+			kind, poison := "publisher, topic: t", "poison"
+			switch {
+			case where == "listener":
 				kind = "listeners"
+			case strings.HasPrefix(where, "poison"):
+				poison = "{poison: {to: graveyard}}"
 			}
 			cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
 lease: 3s
 drain_timeout: 100ms
 sources: {app: {type: postgres, url: %q, poll: {max: 50ms}}}
-destinations: {here: {type: %s}}
-routes: {all: {from: app, to: here, middleware: [{poison: {}}, {retry: {attempts: 5, base: 1ms, max: 5ms}}, {timeout: 1h}]}}
-`, url, kind))
+destinations: {here: {type: %s}, graveyard: {type: publisher, topic: dead}}
+routes: {all: {from: app, to: here, middleware: [%s, {retry: {attempts: 5, base: 1ms, max: 5ms}}, {timeout: 1h}]}}
+`, url, kind, poison))
 			must(t, err)
 			_, err = admin.Init(t.Context(), cfg)
 			must(t, err)
@@ -91,9 +114,23 @@ routes: {all: {from: app, to: here, middleware: [{poison: {}}, {retry: {attempts
 				}
 			}
 			run := func() (stop func() error) {
-				option := outrider.WithPublisher("here", &stubborn{never(strings.HasPrefix(where, "health")), never(strings.HasPrefix(where, "publish")), arrived})
-				if where == "listener" {
-					r, hang := listeners.New(), never(true)
+				option, grave := outrider.WithPublisher("here", &stubborn{never(strings.HasPrefix(where, "health")), never(strings.HasPrefix(where, "publish")), arrived}), &single{func() error { return nil }, arrived}
+				middleware := outrider.WithMiddleware("all")
+				switch hang := never(true); {
+				case strings.HasPrefix(where, "middleware"):
+					middleware = outrider.WithMiddleware("all", func(next message.HandlerFunc) message.HandlerFunc {
+						return func(msg *message.Message) ([]*message.Message, error) {
+							hang()
+							return next(msg)
+						}
+					})
+				case where == "destination":
+					option = outrider.WithDestination("here", &single{func() error { hang(); return nil }, arrived})
+				case strings.HasPrefix(where, "poison"):
+					option = outrider.WithDestination("here", &single{func() error { return outbox.Permanent(errors.New("not wanted")) }, arrived})
+					grave.publish = func() error { hang(); return nil }
+				case where == "listener":
+					r := listeners.New()
 					listeners.Listen(r, listeners.Any, func(_ context.Context, e outbox.Envelope) error {
 						hang()
 						arrived <- e.ID()
@@ -101,7 +138,7 @@ routes: {all: {from: app, to: here, middleware: [{poison: {}}, {retry: {attempts
 					})
 					option = outrider.WithListeners("here", r)
 				}
-				relay, err := outrider.New(cfg, option, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+				relay, err := outrider.New(cfg, option, middleware, outrider.WithDestination("graveyard", grave), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 				must(t, err)
 				ctx, cancel := context.WithCancel(context.Background())
 				ended := make(chan error, 1)

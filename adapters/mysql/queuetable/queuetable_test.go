@@ -545,3 +545,28 @@ func TestG13_TheServersClockDecidesWhatIsDue(t *testing.T) {
 		t.Errorf("due are %q", due)
 	}
 }
+
+// A column that does not take every status is refused before anything is claimed, with the values that it does not take.
+func TestStatusesThatTheColumnDoesNotTake(t *testing.T) {
+	t.Parallel()
+	for typ, refused := range map[string]string{
+		"enum('0','1','2','4')": "3", "enum('0','1','2','3','4')": "", "varchar(1)": "", "smallint": "", "varchar(20)": "",
+		"ENUM('PENDING','PROCESSING','COMPLETED')": "FAILED", "enum('pending','processing','completed','failed')": "", "varchar(9)": "PROCESSING", "char(10)": "",
+	} {
+		e := newEnv(t, customLayout(), Table{Name: "jobs"})
+		pending := "0"
+		if strings.Contains(strings.ToLower(typ), "pending") || strings.Contains(typ, "char") && typ != "varchar(1)" {
+			pending = "PENDING"
+			e.layout.Statuses = layout.Statuses{Pending: pending, Processing: "PROCESSING", Done: "COMPLETED", Dead: "FAILED"}
+		}
+		e.exec("CREATE TABLE jobs (`Event Id` varchar(36) PRIMARY KEY, event_type text NOT NULL, aggregate varchar(200), kind text, tenant text, headers text, body longtext NOT NULL, state " + typ +
+			" NOT NULL DEFAULT '" + pending + "', tries integer, next_try_at datetime(6), created datetime(6) NOT NULL DEFAULT '2020-01-01', locked_at datetime(6), locked_by varchar(20), sent_at datetime(6), last_error text)")
+		_, err := Init(t.Context(), e.db, e.layout, false, e.tables...)
+		if said := fmt.Sprintf("does not take the value %q", refused); (err == nil) != (refused == "") || refused != "" && (!strings.Contains(err.Error(), said) || strings.Count(err.Error(), "does not take") != 1) {
+			t.Errorf("%s: %v", typ, err)
+		}
+		if q := e.open(); (q.Check(t.Context()) == nil) != (refused == "") {
+			t.Errorf("%s: check: %v", typ, q.Check(t.Context()))
+		}
+	}
+}

@@ -100,7 +100,8 @@ type column struct {
 	computed  string // expression of a generated column
 	length    int64  // in characters
 	charset   string
-	precision int // of times
+	precision int    // of times
+	whole     string // type as it was declared: enum('a','b')
 }
 
 var (
@@ -153,7 +154,7 @@ func (t *table) look(ctx context.Context, db querier) (*statements, error) {
 // columns returns what the catalogue has, by the names of columns in lower case.
 func (t *table) columns(ctx context.Context, db querier) (map[string]column, error) {
 	rows, err := db.QueryContext(ctx, `SELECT lower(column_name), lower(data_type), extra, coalesce(generation_expression, ''),
-    coalesce(character_maximum_length, 0), coalesce(character_set_name, ''), coalesce(datetime_precision, 0)
+    coalesce(character_maximum_length, 0), coalesce(character_set_name, ''), coalesce(datetime_precision, 0), column_type
 FROM information_schema.columns WHERE table_schema = `+t.at.In()+` AND table_name = ?`, t.at.Name)
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ FROM information_schema.columns WHERE table_schema = `+t.at.In()+` AND table_nam
 	for rows.Next() {
 		var name string
 		var c column
-		if err := rows.Scan(&name, &c.kind, &c.extra, &c.computed, &c.length, &c.charset, &c.precision); err != nil {
+		if err := rows.Scan(&name, &c.kind, &c.extra, &c.computed, &c.length, &c.charset, &c.precision, &c.whole); err != nil {
 			return nil, err
 		}
 		all[name] = c
@@ -183,9 +184,26 @@ func (t *table) checkColumns(all map[string]column) error {
 			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.Name, c.Name, c.What))
 		} else if words, right := rightKind(c.What, of); !right {
 			errs = append(errs, fmt.Errorf("table %s: column %s (%s) is of the type %s; it must be %s", t.Name, c.Name, c.What, of.kind, words))
+		} else if c.What == "status" {
+			errs = append(errs, t.checkStatuses(of)...)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkStatuses reports the statuses that the column does not take. What a CHECK refuses is not seen here, but when it is written.
+func (t *table) checkStatuses(c column) (errs []error) {
+	for _, value := range t.layout.Written() {
+		fits := c.length == 0 || int64(len(value)) <= c.length
+		if c.kind == "enum" {
+			fits = strings.Contains(strings.ToLower(c.whole), strings.ToLower(my.Literal(value)))
+		}
+		if !fits {
+			errs = append(errs, fmt.Errorf("table %s: column %s does not take the value %q: its type is %s; ALTER the table so that it does, or correct the value in the mapping",
+				t.Name, t.layout.Columns.Status, value, c.whole))
+		}
+	}
+	return errs
 }
 
 // rightKind reports whether a column may be of its type, and says of which types it may be. A statement compares what it was read as: that of
