@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 const (
@@ -18,6 +20,9 @@ const (
 
 	// scanPause is the shortest time from the end of a scan to the beginning of the next.
 	scanPause = 100 * time.Millisecond
+
+	// scanRest is the longest: on a machine that is busy with other things a scan takes long, and what an operator has put back waits for the next.
+	scanRest = 30 * time.Second
 )
 
 // scan is a reading of everything that is unfinished.
@@ -123,7 +128,7 @@ func (t *table) readOn(ctx context.Context, db querier, want int, c *claim) erro
 		}
 	}
 	if !sc.running {
-		sc.whole, sc.next = sc.began, time.Now().Add(max((scanShare-1)*sc.took, scanPause))
+		sc.whole, sc.next = sc.began, time.Now().Add(min(max((scanShare-1)*sc.took, scanPause), scanRest))
 	}
 	return nil
 }
@@ -131,7 +136,7 @@ func (t *table) readOn(ctx context.Context, db querier, want int, c *claim) erro
 // charge puts the next scan off for time that was spent on looking in vain at what the last one has found.
 func (s *scan) charge(took time.Duration) {
 	if s.took += took; !s.running && took > scanPause/scanShare {
-		s.next = s.next.Add((scanShare - 1) * took)
+		s.next = queuerow.Sooner(s.next.Add((scanShare-1)*took), time.Now().Add(scanRest))
 	}
 }
 
