@@ -74,7 +74,9 @@ func WithPublisher(name string, p batches.Publisher) Option {
 	return func(o *assembly.Options) {
 		o.Require(fmt.Sprintf("WithPublisher(%q)", name), p)
 		if p != nil {
-			o.Destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return batches.Destination(p), nil }
+			o.Destinations[name] = func(d *config.Publisher) (adapters.Destination, error) {
+				return batches.Limited(p, d.Batch.MaxMessages), nil
+			}
 		}
 	}
 }

@@ -94,7 +94,7 @@ type Ordering struct {
 	MaxRequests int
 
 	// Whole reports that a batch is delivered or fails as a whole, or at least that nothing behind a message that failed is
-	// delivered, whatever the groups. Then a route that keeps the order of all messages sends batches too, of at most 100.
+	// delivered, whatever the groups. Then a route that keeps the order of all messages sends batches too, of at most 1,000.
 	Whole bool
 
 	// Static reports that Address is the same for all messages. A route whose

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -226,7 +227,8 @@ func (j *ProgressJob) order(ctx context.Context, s adapters.ProgressStore, p *ad
 
 // move moves a route to the position of its row.
 func (j *ProgressJob) move(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress) error {
-	plan, err := j.op.PlanSeek(ctx, p.Route, Place{Position: p.Position + 1})
+	next := max(min(p.Position, math.MaxInt64-1), 0) + 1 // any number can be written into the row
+	plan, err := j.op.PlanSeek(ctx, p.Route, Place{Position: next})
 	if errors.Is(err, errFuture) {
 		j.log.Warn("the table of progress names a position that the source has not reached; the route continues at the end", "route", p.Route, "position", p.Position)
 		plan, err = j.op.PlanSeek(ctx, p.Route, Place{Start: adapters.Start{Kind: adapters.StartEnd}})

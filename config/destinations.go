@@ -45,7 +45,13 @@ func (*Listeners) Kind() string { return "listeners" }
 
 // Publisher is a Watermill Publisher given in Go.
 type Publisher struct {
-	Topic Template `yaml:"topic" required:"true" doc:"Topic to publish to; a template."`
+	Topic Template         `yaml:"topic" default:"{{.Type}}" doc:"Topic to publish to; a template. Default: the type of the message. A destination that is supplied with WithPublisher has no topic."`
+	Batch BatchOfPublisher `yaml:"batch" doc:"Limits of one batch, for a destination that is supplied with WithPublisher."`
+}
+
+// BatchOfPublisher bounds the batches of a publisher that takes batches.
+type BatchOfPublisher struct {
+	MaxMessages int `yaml:"max_messages" default:"100" min:"1" max:"1000" doc:"Most messages."`
 }
 
 // Kind is "publisher".

@@ -34,7 +34,7 @@ func (*HTTP) Kind() string { return "http" }
 type HTTPBatch struct {
 	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages. With format watermill always 1."`
 	MaxBytes    Size `yaml:"max_bytes" default:"1MiB" min:"1KiB" max:"1GiB" doc:"Most payload. A larger message goes alone."`
-	Whole       bool `yaml:"whole" default:"false" doc:"The receiver accepts or refuses a request as a whole: a refused request is a failed attempt of all its messages, and is not split to find the rejected one. A route with order: global then sends up to 100 messages in a request instead of one."`
+	Whole       bool `yaml:"whole" default:"false" doc:"The receiver accepts or refuses a request as a whole: a refused request is a failed attempt of all its messages, and is not split to find the rejected one. A route with order: global then sends up to max_messages in a request, and at most 1000, instead of one."`
 	MaxGroups   int  `yaml:"max_groups" default:"0" min:"0" max:"10000" doc:"Most groups; 0: any number."`
 }
 

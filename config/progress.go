@@ -63,6 +63,19 @@ func (cfg *Config) globalAsPreset(at place, r *Route) {
 	}
 }
 
+// globalBatch is how many messages a batch of a route with order: global has at most (router/internal/lane).
+const globalBatch = 1000
+
+// checkGlobalBatch says that batches are smaller than the destination's.
+func (cfg *Config) checkGlobalBatch(c *checker, at place, r *Route) {
+	for _, to := range r.Targets {
+		if d, ok := cfg.Destinations[to].(*HTTP); ok && d != nil && r.Order == "global" && d.Batch.Whole && d.Batch.MaxMessages > globalBatch {
+			c.warn(at, "sends at most %d messages in a request, although destination %s has batch: {max_messages: %d}", globalBatch, to, d.Batch.MaxMessages).
+				hint("set max_messages to %d, or order: group", globalBatch)
+		}
+	}
+}
+
 // progressRow is a row of a table of progress.
 type progressRow struct{ database, table, topic, publisher string }
 

@@ -30,6 +30,7 @@ func (cfg *Config) check(c *checker, at place) {
 		windowOfOrder(route, r)
 		cfg.checkProgress(c, route, r, rows)
 		cfg.checkPace(c, route, r)
+		cfg.checkGlobalBatch(c, route, r)
 		cfg.retryAsPreset(route, r)
 		cfg.retryAsWebhook(route, r)
 		cfg.checkPoison(c, at, route, r, usedDestinations)

@@ -1,11 +1,13 @@
 package publishers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,11 +19,12 @@ import (
 // Prefix begins the paths.
 const Prefix = "/api/outbox"
 
-// DefaultTopic is the topic of requests that name none.
+// DefaultTopic is the topic of requests that name none, if it has what they are about.
 const DefaultTopic = "default"
 
 // Status is a publisher as the original has it.
 type Status struct {
+	Topic           string  `json:"topic,omitempty"` // in lists of several topics, which the original does not have
 	PublisherName   string  `json:"publisherName"`
 	Status          string  `json:"status"`
 	LastPosition    int64   `json:"lastPosition"`
@@ -71,6 +74,9 @@ func New(c *admin.Console) http.Handler {
 // errNotFound answers with 404 and no body, as the original does.
 var errNotFound = errors.New("there is no such publisher")
 
+// errSeveral begins the error for a publisher that several topics have.
+var errSeveral = errors.New("several topics have a publisher")
+
 // handler answers a request of callers with a role.
 type handler struct {
 	role admin.Role
@@ -91,6 +97,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, errNotFound):
 		w.WriteHeader(http.StatusNotFound)
+	case errors.Is(err, errSeveral):
+		refuse(w, http.StatusConflict, err.Error())
 	case errors.Is(err, admin.ErrNoProgress):
 		refuse(w, http.StatusNotFound, err.Error())
 	case err != nil:
@@ -108,22 +116,23 @@ func refuse(w http.ResponseWriter, status int, detail string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": http.StatusText(status), "detail": detail}) // the client may have gone
 }
 
-// topicOf is the topic that a request is about.
-func topicOf(r *http.Request) string {
-	for _, topic := range []string{r.PathValue("topic"), r.URL.Query().Get("topic")} {
-		if topic != "" {
-			return topic
-		}
-	}
-	return DefaultTopic
-}
+// topicOf is the topic that a request names; "": none.
+func topicOf(r *http.Request) string { return cmp.Or(r.PathValue("topic"), r.URL.Query().Get("topic")) }
 
-// rows are the rows of the topic of a request.
+// rows are the rows that a request is about, those of its publisher if the path names one: of the topic that it names or, without one, of
+// [DefaultTopic] and, if that has none, of all topics.
 func (s *service) rows(r *http.Request) (rows []adapters.Progress, err error) {
 	err = s.use(r.Context(), func(op *admin.Operator) error {
 		rows, err = op.Publishers(r.Context(), topicOf(r))
 		return err
 	})
+	if publisher := r.PathValue("publisher"); publisher != "" {
+		rows = slices.DeleteFunc(rows, func(p adapters.Progress) bool { return p.Publisher != publisher })
+	}
+	inDefault := func(p adapters.Progress) bool { return p.Topic == DefaultTopic }
+	if topicOf(r) == "" && slices.ContainsFunc(rows, inDefault) {
+		rows = slices.DeleteFunc(rows, func(p adapters.Progress) bool { return !inDefault(p) })
+	}
 	return rows, err
 }
 
@@ -135,28 +144,52 @@ func (s *service) list(r *http.Request) (any, error) {
 	rows, err := s.rows(r)
 	out := []Status{}
 	for i := range rows {
-		out = append(out, statusOf(&rows[i]))
+		status := statusOf(&rows[i])
+		if topicOf(r) == "" && rows[i].Topic != DefaultTopic {
+			status.Topic = rows[i].Topic
+		}
+		out = append(out, status)
 	}
 	return out, err
 }
 
 func (s *service) one(r *http.Request) (any, error) {
+	p, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	return statusOf(p), nil
+}
+
+// find returns the row of the publisher of a request.
+func (s *service) find(r *http.Request) (*adapters.Progress, error) {
 	rows, err := s.rows(r)
+	if err != nil {
+		return nil, err
+	}
+	var topics []string
 	for i := range rows {
-		if rows[i].Publisher == r.PathValue("publisher") {
-			return statusOf(&rows[i]), err
+		if !slices.Contains(topics, rows[i].Topic) {
+			topics = append(topics, rows[i].Topic)
 		}
 	}
-	if err == nil {
-		err = errNotFound
+	switch len(topics) {
+	case 0:
+		return nil, errNotFound
+	case 1:
+		return &rows[0], nil
 	}
-	return nil, err
+	return nil, fmt.Errorf("%w %s: %s; add ?topic=NAME", errSeveral, rows[0].Publisher, strings.Join(topics, ", "))
 }
 
 // order writes a status, which running relays carry out.
 func (s *service) order(r *http.Request, status string, reset bool) error {
+	p, err := s.find(r)
+	if err != nil {
+		return err
+	}
 	return s.use(r.Context(), func(op *admin.Operator) error {
-		found, err := op.OrderPublisher(r.Context(), topicOf(r), r.PathValue("publisher"), status, reset)
+		found, err := op.OrderPublisher(r.Context(), p.Topic, p.Publisher, status, reset)
 		if err == nil && !found {
 			return errNotFound
 		}
@@ -166,23 +199,49 @@ func (s *service) order(r *http.Request, status string, reset bool) error {
 }
 
 func (s *service) lag(r *http.Request) (any, error) {
-	out := map[string]int64{}
-	err := s.use(r.Context(), func(op *admin.Operator) error {
+	rows, err := s.rows(r)
+	if err != nil {
+		return nil, err
+	}
+	out, name := map[string]int64{}, named(rows)
+	err = s.use(r.Context(), func(op *admin.Operator) error {
 		lags, err := op.PublisherLags(r.Context(), topicOf(r))
 		for _, l := range lags {
-			out[l.Publisher] = l.Behind
+			if key, asked := name[[2]string{l.Topic, l.Publisher}]; asked {
+				out[key] = l.Behind
+			}
 		}
 		return err
 	})
 	return out, err
 }
 
+// named are the keys of rows in an answer: the publisher, or topic:publisher where several topics have one of that name.
+func named(rows []adapters.Progress) map[[2]string]string {
+	topics, out := map[string]map[string]bool{}, map[[2]string]string{}
+	for i := range rows {
+		of := topics[rows[i].Publisher]
+		if of == nil {
+			of = map[string]bool{}
+			topics[rows[i].Publisher] = of
+		}
+		of[rows[i].Topic] = true
+	}
+	for i := range rows {
+		p := &rows[i]
+		if out[[2]string{p.Topic, p.Publisher}] = p.Publisher; len(topics[p.Publisher]) > 1 {
+			out[[2]string{p.Topic, p.Publisher}] = p.Topic + ":" + p.Publisher
+		}
+	}
+	return out
+}
+
 func (s *service) leaders(r *http.Request) (any, error) {
 	rows, err := s.rows(r)
-	out := map[string]string{}
+	out, name := map[string]string{}, named(rows)
 	for i := range rows {
-		if rows[i].Leader != "" {
-			out[rows[i].Publisher] = rows[i].Leader
+		if p := &rows[i]; p.Leader != "" {
+			out[name[[2]string{p.Topic, p.Publisher}]] = p.Leader
 		}
 	}
 	return out, err

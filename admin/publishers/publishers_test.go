@@ -157,9 +157,9 @@ func TestAnswersAreThoseOfTheOriginal(t *testing.T) {
 func answersAreThoseOfTheOriginal(r *relay) {
 	var got strings.Builder
 	for _, request := range []string{
-		"GET /publishers", "GET /publishers/KafkaPublisher", "GET /publishers/Analytics%2FPublisher", "GET /publishers/None", "GET /publishers/Live",
+		"GET /publishers", "GET /publishers/KafkaPublisher", "GET /publishers/Analytics%2FPublisher", "GET /publishers/None", "GET /publishers/Live?topic=default",
 		"GET /publishers/lag", "GET /publishers/leaders", "GET /publishers/wallets/None/backoff",
-		"POST /publishers/KafkaPublisher/pause", "POST /publishers/None/pause", "POST /publishers/None/resume", "POST /publishers/None/reset", "POST /publishers/Live/pause",
+		"POST /publishers/KafkaPublisher/pause", "POST /publishers/None/pause", "POST /publishers/None/resume", "POST /publishers/None/reset", "POST /publishers/Live/pause?topic=default",
 		"GET /publishers?topic=none", "GET /publishers/lag?topic=none", "GET /publishers/none?topic=%00", "DELETE /publishers/KafkaPublisher", "GET /nothing",
 	} {
 		method, path, _ := strings.Cut(request, " ")

@@ -33,6 +33,7 @@ type importer struct {
 	interval, intervalFrom string // polling-interval-ms
 	backoff                backoff
 	attempts, attemptsFrom string
+	batch, batchFrom       string // batch-size
 }
 
 // backoff is how pauses grow.
@@ -121,7 +122,6 @@ func (im *importer) enabled(w *foreign.Writer) {
 // pointless notes the keys that mean nothing here, each with the reason.
 func (im *importer) pointless() {
 	for _, k := range []struct{ key, usual, why string }{
-		{"batch-size", "100", "a batch has up to 100 events; a destination of type http takes fewer with batch: {max_messages: N}"},
 		{"fetch-size", "", "rows are read as memory allows, see poll.batch of the source"},
 		{"fetch-batch-size", "", "rows are read as memory allows, see poll.batch of the source"},
 		{"retry-delay-ms", "", "the original reads it and never uses it: it tries again at the next poll, and so does the result"},
@@ -155,6 +155,8 @@ func (im *importer) typed() {
 	im.intervalFrom = from("polling-interval-ms", usual)
 	im.attempts, usual = im.Typed("max-retries", "3", "3", positive)
 	im.attemptsFrom = from("max-retries", usual)
+	im.batch, usual = im.Typed("batch-size", "100", "100", im.batchSize)
+	im.batchFrom = from("batch-size", usual)
 	b := &im.backoff
 	b.threshold, usual = im.Typed("backoff.threshold", "3", "3", foreign.Count)
 	b.thresholdFrom = from("backoff.threshold", usual)
@@ -167,6 +169,20 @@ func (im *importer) typed() {
 }
 
 // positive checks a whole number of at least 1.
+// batchSize is a number of events that a batch of ours can have.
+func (im *importer) batchSize(text string) (string, error) {
+	text, err := positive(text)
+	if n, _ := strconv.Atoi(text); err == nil && (n > largestBatch || len(text) > len("1000")) {
+		s, _ := im.Own("batch-size")
+		im.Note(s, "%s is %s: a batch has at most %d events", s.Key, text, largestBatch)
+		text = strconv.Itoa(largestBatch)
+	}
+	return text, err
+}
+
+// largestBatch is how many events a batch of a route in global order has at most.
+const largestBatch = 1000
+
 func positive(text string) (string, error) {
 	text, err := foreign.Count(text)
 	if err == nil && text == "0" {
@@ -202,6 +218,7 @@ func level(text string) (string, error) {
 // destinations writes one for each publisher.
 func (im *importer) destinations(w *foreign.Writer, topics []*topic) {
 	taken := map[string]bool{}
+	batches := false
 	for _, t := range topics {
 		for _, p := range t.publishers {
 			if im.named[p] != "" {
@@ -212,16 +229,23 @@ func (im *importer) destinations(w *foreign.Writer, topics []*topic) {
 			switch p {
 			case "LogPublisher":
 				w.Line("    type: log")
+			case "GlobalStatisticsPublisher":
+				w.Line("    type: statistics")
+				w.Typed("    every", "global-statistics.log-interval-seconds", "30", "30s", foreign.Seconds)
 			case "StatisticsPublisher":
 				w.Line("    type: statistics")
 				w.Typed("    every", "publishers.statistics.log-interval-seconds", "10", "10s", foreign.Seconds)
 			default:
 				w.Line("    type: publisher # a class of the application: replace it, for example by type kafka or http, or supply it in Go")
-				w.Line("    topic: %s", literal(p))
+				batches = true
+				w.Line("    batch: {max_messages: %s} # %s", im.batch, im.batchFrom)
 				im.Note(foreign.Setting{}, "%s is a class of the application: replace its destination by one of Outrider's, such as kafka or http, "+
 					"or embed Outrider and supply it with outrider.WithPublisher(%q, ...)", p, im.named[p])
 			}
 		}
+	}
+	if s, ok := im.Own("batch-size"); ok && !batches && s.Value != "100" {
+		im.Note(s, "%s is left out: no publisher of the result takes batches", s.Key)
 	}
 	im.Own("publishers.statistics.log-interval-seconds") // of a publisher that no topic has
 }

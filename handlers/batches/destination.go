@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// MaxEvents is how many events a batch has at most.
+// MaxEvents is how many events a batch of [Destination] has at most.
 const MaxEvents = 100
 
 // Publisher takes batches of events. Its methods may be called concurrently: there is one batch of a group at a time, and with
@@ -31,10 +31,16 @@ type Publisher interface {
 }
 
 // destination hands batches to a publisher.
-type destination struct{ to Publisher }
+type destination struct {
+	to   Publisher
+	most int // events of a batch
+}
 
 // Destination returns the destination of a publisher.
-func Destination(p Publisher) adapters.Destination { return &destination{p} }
+func Destination(p Publisher) adapters.Destination { return Limited(p, MaxEvents) }
+
+// Limited is [Destination] with batches of at most so many events.
+func Limited(p Publisher, events int) adapters.Destination { return &destination{p, events} }
 
 // Address is the publisher's name.
 func (d *destination) Address(*message.Message) (string, error) { return d.to.Name(), nil }
@@ -104,9 +110,9 @@ func (d *destination) publish(ctx context.Context, events []outbox.Envelope) (er
 	return failed
 }
 
-// Ordering declares batches of [MaxEvents] events of one group at a time.
+// Ordering declares batches of events of one group at a time.
 func (d *destination) Ordering() adapters.Ordering {
-	return adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: MaxEvents, MaxGroups: 1, Static: true, Whole: true}
+	return adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: d.most, MaxGroups: 1, Static: true, Whole: true}
 }
 
 // Close does nothing: the publisher is the program's.

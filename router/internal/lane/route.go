@@ -167,8 +167,8 @@ func (r *Route) gateDestination(d adapters.Destination) adapters.Destination {
 	return killable(d)
 }
 
-// globalBatch bounds the batches of a route that keeps the order of all messages.
-const globalBatch = 100
+// globalBatch bounds the batches of a route that keeps the order of all messages, also where the destination takes more.
+const globalBatch = 1000
 
 // inOrder is a destination with only such batches as cannot fail in part. It counts and times them.
 type inOrder struct {
