@@ -55,6 +55,19 @@ type Retainer interface {
 	Retain(ctx context.Context, r Retention, routes []RouteCursors) (Retained, error)
 }
 
+// QueueRetainer is implemented by queues that can remove delivered rows. The status of a row says that it is finished, so routes and their
+// cursors do not matter. Methods may be called concurrently, also by several processes.
+type QueueRetainer interface {
+	Queue
+
+	// CheckRetention verifies what removing needs (privileges, an index) and returns an error that names what is missing and the fix.
+	CheckRetention(ctx context.Context, r Retention) error
+
+	// RetainDelivered takes one step: of each table it removes at most a batch of rows that are delivered and old, the oldest first. It waits
+	// for no other session: rows that one has locked stay for a later step. Rows with another status stay at any age.
+	RetainDelivered(ctx context.Context, r Retention) (Retained, error)
+}
+
 // Retention configures which rows of a table are removed, and how.
 type Retention struct {
 	Mode RetentionMode
@@ -132,6 +145,13 @@ type Retained struct {
 	// drawn. Both are 0 for tables without partitions.
 	Stray int64
 	Ahead int64
+}
+
+// And is the result of a step on several tables.
+func (r Retained) And(of Retained) Retained {
+	r.Rows += of.Rows
+	r.More, r.Busy, r.Oldest = r.More || of.More, r.Busy || of.Busy, max(r.Oldest, of.Oldest)
+	return r
 }
 
 // DatedAheadLeast is the least distance of a creation time in the future at

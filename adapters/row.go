@@ -1,9 +1,12 @@
 package adapters
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"time"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // Slots is the number of slots of every source, fixed for the life of a table:
@@ -57,6 +60,20 @@ func (r *Row) Size() int {
 		n += len(k) + len(v) + 32
 	}
 	return n
+}
+
+// TakeOccurred sets OccurredAt of a row whose table has no column for it: to what its headers say, which then is no header any more, or with
+// created to when the row was created.
+func (r *Row) TakeOccurred(created bool) (err error) {
+	if text, ok := r.Headers[outbox.MetaOccurredAt]; ok {
+		delete(r.Headers, outbox.MetaOccurredAt)
+		if r.OccurredAt, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return fmt.Errorf("header %s: %w", outbox.MetaOccurredAt, err)
+		}
+	} else if created {
+		r.OccurredAt = r.CreatedAt
+	}
+	return nil
 }
 
 // After returns the cursor that stands behind the row, given that everything

@@ -91,7 +91,7 @@ func (d *doctor) source(ctx context.Context, name string) {
 	default:
 		d.add(part, adapters.Finding{Subject: "table", Text: "as it should be"})
 	}
-	d.add(part, d.retention(ctx, name, k.Retention, f.Source)...)
+	d.add(part, d.retention(ctx, name, k.Retention, f)...)
 }
 
 // sampled is how many waiting rows of a queue's table are looked at.

@@ -11,9 +11,15 @@ import (
 )
 
 // retention checks whether a source's table can be cleaned.
-func (d *doctor) retention(ctx context.Context, source string, settings *assembly.RetentionSettings, table adapters.Source) []adapters.Finding {
+func (d *doctor) retention(ctx context.Context, source string, settings *assembly.RetentionSettings, f assembly.Feed) []adapters.Finding {
 	const subject = "retention"
-	retainer, ok := table.(adapters.Retainer)
+	if queue, ok := f.Queue.(adapters.QueueRetainer); ok && settings != nil {
+		if err := queue.CheckRetention(ctx, settings.Retention); err != nil {
+			return adapters.FindingsOf(subject, err)
+		}
+		return []adapters.Finding{{Subject: subject, Text: fmt.Sprintf("delivered rows are removed %s after they were created", settings.Keep)}}
+	}
+	retainer, ok := f.Source.(adapters.Retainer)
 	if !ok || settings == nil {
 		return nil
 	}

@@ -43,6 +43,17 @@ func Init(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, er
 	return done, op.Close()
 }
 
+// InitAdds says, a sentence each, what [Init] will add to tables that applications have created, where that is more than indexes.
+func InitAdds(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, error) {
+	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
+	return eachSource(b, func(name string) ([]string, error) {
+		if k := b.Source(name); k.Adds != nil {
+			return k.Adds(ctx)
+		}
+		return nil, nil
+	})
+}
+
 // migrate creates or upgrades the tables of a state store, and returns what it did.
 func migrate(ctx context.Context, s adapters.StateStore) (string, error) {
 	var former, newest int64

@@ -18,9 +18,10 @@ import (
 func (op *Operator) Retain(ctx context.Context, dryRun bool, by string) ([]adapters.RetentionStats, error) {
 	opened := map[string]bool{}
 	for _, r := range op.build.Config.Routes { // also those of other sources: they may read the same table
-		if op.build.Source(r.From).Log && !opened[r.From] {
+		k := op.build.Source(r.From)
+		if (k.Log || k.Retention != nil) && !opened[r.From] {
 			opened[r.From] = true
-			if _, err := op.source(ctx, r.Name); err != nil { // keeps it among the parts
+			if _, _, err := op.reading(ctx, r.Name); err != nil { // keeps it among the parts
 				return nil, err
 			}
 		}

@@ -24,6 +24,8 @@ type MongoDB struct {
 	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is delivered. A document with a larger one is dead, with its size in the error."`
 
 	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
+
+	Retention *QueueRetention `yaml:"retention" doc:"Removes delivered documents that are old; {} is enough. Default: documents are never removed. See docs/retention.md."`
 }
 
 // Kind is "mongodb".
@@ -37,7 +39,7 @@ func (m *MongoDB) Preset() *layout.Preset { return layout.Find(m.Layout) }
 func (m *MongoDB) Notified() bool { return m.Wake == "notify" }
 
 func (m *MongoDB) keys() *tableKeys {
-	return &tableKeys{m.URL.Reveal() + " " + m.Database, m.Layout, new(Table), &m.Tables, nil, &m.Poll, &m.Claims, new(string), &m.Leader}
+	return &tableKeys{m.URL.Reveal() + " " + m.Database, m.Layout, new(Table), &m.Tables, nil, &m.Poll, &m.Claims, new(string), &m.Leader, false}
 }
 
 func (m *MongoDB) apart() (Poll, Source) {

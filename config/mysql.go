@@ -27,6 +27,8 @@ type MySQL struct {
 	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
 
 	LeaderLock string `yaml:"leader_lock" doc:"With leader: true: name of a lock on the source's server (GET_LOCK), at most 64 characters, which the leader holds while it runs. Outrider and another program with the same lock stand by for each other. Default: none."`
+
+	Retention *QueueRetention `yaml:"retention" doc:"Removes delivered rows that are old; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
 
 // Kind is "mysql".
@@ -40,7 +42,7 @@ func (m *MySQL) Preset() *layout.Preset { return layout.Find(m.Layout) }
 func (m *MySQL) Deletes() bool { return m.Delivered == deleted }
 
 func (m *MySQL) keys() *tableKeys {
-	return &tableKeys{m.URL.Reveal(), m.Layout, &m.Table, &m.Tables, m.Queue, &m.Poll, &m.Claims, &m.Delivered, &m.Leader}
+	return &tableKeys{m.URL.Reveal(), m.Layout, &m.Table, &m.Tables, m.Queue, &m.Poll, &m.Claims, &m.Delivered, &m.Leader, false}
 }
 
 func (m *MySQL) check(c *checker, at place) {

@@ -105,14 +105,15 @@ type tableKeys struct {
 	claims    *Claims
 	delivered *string
 	leader    *bool // nil: there is always one instance
+	whole     bool  // retention removes whole partitions
 }
 
 func (p *Postgres) keys() *tableKeys {
-	return &tableKeys{p.URL.Reveal(), p.Layout, &p.Table, &p.Tables, p.Queue, &p.Poll, &p.Claims, &p.Delivered, &p.Leader}
+	return &tableKeys{p.URL.Reveal(), p.Layout, &p.Table, &p.Tables, p.Queue, &p.Poll, &p.Claims, &p.Delivered, &p.Leader, p.Retention != nil && p.Retention.Mode == "partitions"}
 }
 
 func (s *SQLite) keys() *tableKeys {
-	return &tableKeys{s.Path, s.Layout, &s.Table, &s.Tables, s.Queue, &s.Poll, &s.Claims, &s.Delivered, nil}
+	return &tableKeys{s.Path, s.Layout, &s.Table, &s.Tables, s.Queue, &s.Poll, &s.Claims, &s.Delivered, nil, false}
 }
 
 // tableOf returns the keys of a source that is a table in a database.
@@ -171,6 +172,7 @@ func (k *tableKeys) checkQueue(c *checker, at place) {
 		k.poll.Batch = queueBatch
 	}
 	k.settingsOf(preset, at)
+	k.checkRetention(c, at)
 	c.onlyIn(at, layoutsWith(hasTopic), "topic")
 	if at.has("metadata") {
 		c.add(at.child("metadata").key(), "has no meaning for queue tables").hint("remove the key")

@@ -56,7 +56,7 @@ type Postgres struct {
 	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
 	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it runs. Outrider and another program with the same key stand by for each other. Default: with layout {layouts with a lock} that of the original, otherwise none."`
 
-	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
+	Retention *Retention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {queue layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
 
 // Kind is "postgres".
@@ -106,7 +106,7 @@ type SQLite struct {
 
 	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite file has one instance and refuses a second one."`
 
-	Retention *SQLiteRetention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
+	Retention *SQLiteRetention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {SQLite layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
 
 // Kind is "sqlite".

@@ -39,9 +39,6 @@ func (s *SQLite) checkLayout(c *checker, at place) {
 		return
 	}
 	if s.Queued() {
-		if at.has("retention") {
-			c.add(at.child("retention").key(), "rows of a queue table are not removed by retention").hint("remove the key; delivered: delete removes rows when they are delivered")
-		}
 		if s.Layout == custom && !at.has("table") {
 			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
 		}

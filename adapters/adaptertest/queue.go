@@ -57,6 +57,9 @@ type QueueHarness struct {
 	// Lock locks rows in another transaction.
 	Lock func(t *testing.T, keys ...string) (release func())
 
+	// Retaining opens a queue on the tables that removes old delivered rows, for which it makes what is needed. The suite closes it.
+	Retaining func(t *testing.T) adapters.QueueRetainer
+
 	// Refuse has the tables refuse that the row of a key is done.
 	Refuse func(t *testing.T, key string) (mend func())
 
@@ -96,7 +99,7 @@ const (
 func Queue(t *testing.T, setup func(t *testing.T) QueueHarness) {
 	tests := map[string]func(*testing.T, *queueSuite){}
 	for _, part := range []map[string]func(*testing.T, *queueSuite){queueClaimTests, queueRequestTests, queueLaneTests, queueSettleTests, queueForeignTests,
-		queueClaimlessTests, queueIDTests} {
+		queueClaimlessTests, queueIDTests, queueRetentionTests} {
 		maps.Copy(tests, part)
 	}
 	for name, test := range tests {

@@ -17,7 +17,7 @@ func OutboxFramework() *Preset {
 				Created: "created_at", NextAttempt: "available_at", Attempts: "attempts", Done: "done_at", Error: "last_error",
 			},
 			Statuses:    Statuses{Pending: "0", Retrying: "2", Done: "1", Dead: "3"}, // NEW, RETRY, DONE, DEAD
-			GroupByType: true, DeadKeepsRetries: true,
+			GroupByType: true, DeadKeepsRetries: true, CreatedIsOccurred: true,
 
 			Definitions: frameworkTables(),
 		},

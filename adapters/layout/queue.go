@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Queue is the layout of tables whose rows carry a status. The zero value of an optional field
@@ -30,6 +31,10 @@ type Queue struct {
 
 	// DoneIsDeleted: a row that was delivered is deleted, and has no status Done.
 	DoneIsDeleted bool
+
+	// OldIsDeleted: delivered rows are deleted when they are old. `outrider init` makes an index that finds them, and the relay needs the
+	// privilege to delete rows.
+	OldIsDeleted bool
 
 	// KindInType: the column Type holds the kind of the row, in place of the table's. It is no part of the
 	// group: rows of all kinds are in one order.
@@ -57,7 +62,7 @@ type Queue struct {
 	// It takes a column Updated.
 	ClaimEnds bool
 
-	// Headers are columns whose values travel as headers of the message, where they are not NULL.
+	// Headers are columns whose values travel as headers of the message, where they are not NULL. A table may be without them: see [Queue.In].
 	Headers []Header
 
 	// EventID is a column in which writers may give a row an id that is unique, where the key is a number that the table gives.
@@ -66,6 +71,9 @@ type Queue struct {
 
 	// DefaultKind is the kind of rows that are written for messages without one, with KindInType.
 	DefaultKind string
+
+	// CreatedIsOccurred: an event happened when its row was created, unless its headers say when (outbox.MetaOccurredAt).
+	CreatedIsOccurred bool
 
 	// Definitions are how `outrider init` creates the tables, by database. Without one for a database the
 	// application creates them.
@@ -238,6 +246,25 @@ func (q *Queue) All() []Named {
 		add(Named{"header " + h.Name, h.Column})
 	}
 	return out
+}
+
+// In returns the layout as a table has it: without the columns of Headers that are missing there, and without the definitions of indexes on
+// those.
+func (q *Queue) In(has func(column string) bool) *Queue {
+	missing := func(h Header) bool { return !has(h.Column) }
+	if !slices.ContainsFunc(q.Headers, missing) {
+		return q
+	}
+	of := *q
+	of.Headers = slices.DeleteFunc(slices.Clone(q.Headers), missing)
+	of.Definitions = maps.Clone(q.Definitions)
+	for database, d := range of.Definitions {
+		d.Indexes = slices.DeleteFunc(slices.Clone(d.Indexes), func(i Index) bool {
+			return slices.ContainsFunc(q.Headers, func(h Header) bool { return missing(h) && strings.Contains(i.On, h.Column) })
+		})
+		of.Definitions[database] = d
+	}
+	return &of
 }
 
 // Written returns the columns that claiming and settling change.

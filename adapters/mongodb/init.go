@@ -41,9 +41,13 @@ func InitScript(l Layout, database, role string, tables ...Table) string {
 	if role == "" {
 		return b.String()
 	}
+	remove := ""
+	if l.OldIsDeleted {
+		remove = `"remove", `
+	}
 	fmt.Fprintf(&b, "db.createRole({role: %s, roles: [], privileges: [\n", quoted(role))
 	for _, t := range tables {
-		fmt.Fprintf(&b, "  {resource: {db: %s, collection: %s}, actions: [\"find\", \"update\", \"listIndexes\", \"changeStream\"]},\n", quoted(database), quoted(t.Name))
+		fmt.Fprintf(&b, "  {resource: {db: %s, collection: %s}, actions: [\"find\", \"update\", %s\"listIndexes\", \"changeStream\"]},\n", quoted(database), quoted(t.Name), remove)
 	}
 	fmt.Fprintf(&b, "  {resource: {db: %s, collection: \"\"}, actions: [\"listCollections\"]}\n]});\n", quoted(database))
 	b.WriteString("// `outrider parked purge` needs the action \"remove\" as well.\n")

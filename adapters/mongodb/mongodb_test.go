@@ -144,6 +144,14 @@ func (e *env) harness() adaptertest.QueueHarness {
 			e.set(status, since, keys...)
 		},
 	}
+	h.Retaining = func(t *testing.T) adapters.QueueRetainer {
+		t.Helper()
+		inner := *e
+		inner.layout.OldIsDeleted = true
+		_, err := Init(t.Context(), e.at, inner.layout, e.tables...)
+		must(t, err)
+		return inner.queue()
+	}
 	for _, of := range e.tables {
 		h.Tables, h.Prefixes = append(h.Tables, of.Name), append(h.Prefixes, of.Kind+":")
 	}

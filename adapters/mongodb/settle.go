@@ -160,7 +160,8 @@ func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection
 	})
 	for _, r := range s.byTable[t] {
 		want := s.q.change(&r.Effect)
-		r.Done = states[r.Claim.Key] == state{want.status, want.attempts}
+		is, there := states[r.Claim.Key]
+		r.Done = is == state{want.status, want.attempts} || !there && want.status == s.q.layout.Statuses.Done && s.q.layout.OldIsDeleted
 	}
 	return err
 }

@@ -71,6 +71,7 @@ const (
 	ageIndex   = "outrider_age"   // the same, by age
 	heldIndex  = "outrider_held"  // what is being processed, by when it was claimed
 	deadIndex  = "outrider_dead"  // what was given up, by age
+	doneIndex  = "outrider_done"  // what was delivered, by age
 )
 
 // index is an index that is wanted.
@@ -87,13 +88,17 @@ func (q *Queue) indexes() []index { return ourIndexes(q.layout) }
 func ourIndexes(l *Layout) []index {
 	f, st := l.Fields, &l.Statuses
 	unfinished := bson.D{{Key: f.Status, Value: bson.D{{Key: "$gte", Value: firstUnfinished(l)}}}}
-	return []index{
+	all := []index{
 		{groupIndex, bson.D{{Key: f.Group, Value: 1}, {Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}, unfinished, true},
 		{ageIndex, bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}, unfinished, true},
 		{heldIndex, bson.D{{Key: f.Claimed, Value: 1}}, bson.D{{Key: f.Status, Value: st.Processing}}, false},
 		// The status is first, because servers before 5.0 have one index of a key.
 		{deadIndex, bson.D{{Key: f.Status, Value: 1}, {Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}, bson.D{{Key: f.Status, Value: st.Dead}}, false},
 	}
+	if l.OldIsDeleted {
+		all = append(all, index{doneIndex, bson.D{{Key: f.Status, Value: 1}, {Key: f.Created, Value: 1}}, bson.D{{Key: f.Status, Value: st.Done}}, false})
+	}
+	return all
 }
 
 // found is what the server says of a collection.

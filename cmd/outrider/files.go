@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	var printOnly, notify, indexes bool
+	var printOnly, notify, indexes, dryRun bool
 	var to admin.Grantees
 	c := &cobra.Command{
 		Use:   "init",
@@ -26,6 +26,9 @@ With --print it connects to nothing and prints the SQL and the grants, for your 
 migrations. The grants are comments with example role names; with --relay, --operator
 and --publisher they are statements for existing roles. Once the tables exist, a relay
 needs no CREATE privilege.
+
+In MariaDB and MySQL it adds invisible columns and indexes to existing tables. It prints
+which before it adds them; with --dry-run it prints them and adds nothing.
 
 With --indexes it first creates missing indexes on the tables of other systems (all
 layouts but outrider), without blocking writers. On a large table this takes minutes.
@@ -42,6 +45,7 @@ Notify do not need the trigger.`,
 	out := outputFlag(c)
 	c.Flags().BoolVar(&indexes, "indexes", false, "create missing indexes on tables of other systems, without stopping writers")
 	c.Flags().BoolVar(&notify, "notify", false, "also create triggers, so that every INSERT wakes the relay")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be added to existing tables in MariaDB and MySQL")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := a.loadState()
 		if err != nil {
@@ -52,6 +56,13 @@ Notify do not need the trigger.`,
 		}
 		if to != (admin.Grantees{}) {
 			return errors.New("--relay, --operator and --publisher go with --print")
+		}
+		adds, err := admin.InitAdds(c.Context(), cfg)
+		for _, text := range adds {
+			fmt.Fprintln(a.err, text)
+		}
+		if err != nil || dryRun {
+			return err
 		}
 		var done []string
 		if indexes {

@@ -67,6 +67,7 @@ type SourceKind struct {
 	Log      bool // an append-only table, read by cursor
 	Queue    bool // tables whose rows carry a status of their own
 	Hot      bool // rows that the embedding program has committed can be delivered from memory
+	Read     bool // they cannot, and the table is read right after the commit
 	Supplied bool // the embedding program supplies it by an option
 	Pools    bool // its connections can be those of a pool that the program has
 
@@ -74,6 +75,7 @@ type SourceKind struct {
 	Lock   func(context.Context) (leaderLock, error) // what that instance has to hold as well
 
 	Init      func(context.Context) ([]string, error)                       // creates what is missing; a sentence for each thing done
+	Adds      func(context.Context) ([]string, error)                       // what Init will add to tables that are there; a sentence for each
 	InitSQL   func(to Grantees) string                                      // the same as statements, with grants
 	Indexes   func(ctx context.Context, say func(string)) ([]string, error) // creates missing indexes on a table of others
 	Wake      func(context.Context) ([]string, error)                       // creates the triggers by which writers wake the relay

@@ -16,7 +16,7 @@ type mongoCollections struct {
 // mongoSource is what can be done with a source in MongoDB. State cannot stand beside it.
 func mongoSource(at site, s *config.MongoDB) SourceKind {
 	m := mongoCollections{at, s}
-	return SourceKind{Queue: true, Leader: s.Leader, Open: m.open, Init: m.init, InitSQL: m.initScript}
+	return SourceKind{Queue: true, Leader: s.Leader, Open: m.open, Init: m.init, InitSQL: m.initScript, Retention: queueRetention(s.Retention)}
 }
 
 func (m mongoCollections) open(context.Context) (Feed, error) {
@@ -44,7 +44,7 @@ func (m mongoCollections) queue() (mongodb.Config, error) {
 		return mongodb.Config{}, err
 	}
 	cfg := mongodb.Config{Connection: at, Batch: m.Poll.Batch, Timeout: m.Claims.Timeout.Std(), MaxRow: int64(m.MaxRow), Notify: m.Notified(), Logger: m.log}
-	cfg.Layout, cfg.Tables = queueOf(m.Preset(), nil, "", m.Tables, false)
+	cfg.Layout, cfg.Tables = queueOf(m.Preset(), nil, "", m.Tables, false, m.Retention != nil)
 	return cfg, nil
 }
 
@@ -57,6 +57,6 @@ func (m mongoCollections) init(ctx context.Context) ([]string, error) {
 }
 
 func (m mongoCollections) initScript(to Grantees) string {
-	of, tables := queueOf(m.Preset(), nil, "", m.Tables, false)
+	of, tables := queueOf(m.Preset(), nil, "", m.Tables, false, m.Retention != nil)
 	return mongodb.InitScript(of, m.In(), to.Relay, tables...)
 }

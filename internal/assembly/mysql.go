@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 
@@ -21,7 +22,8 @@ type mysqlTable struct {
 // mysqlSource is what can be done with a source in MariaDB or MySQL.
 func mysqlSource(at site, s *config.MySQL) SourceKind {
 	t := mysqlTable{at, s}
-	k := SourceKind{State: s.URL.Reveal(), Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
+	k := SourceKind{State: s.URL.Reveal(), Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,
+		Retention: queueRetention(s.Retention), Read: t.Preset() != nil && t.Preset().Hot, Adds: t.adds}
 	if s.Leader && s.LeaderLock != "" {
 		k.Lock = t.lock
 	}
@@ -62,7 +64,7 @@ func (t mysqlTable) lock(context.Context) (leaderLock, error) {
 // queue describes the tables of a queue, without where they are.
 func (t mysqlTable) queue() queuetable.Config {
 	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
-	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes())
+	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes(), t.Retention != nil)
 	for i := range cfg.Tables { // the configuration quotes as standard SQL does
 		cfg.Tables[i].Name = strings.ReplaceAll(cfg.Tables[i].Name, `"`, "`")
 	}
@@ -70,6 +72,19 @@ func (t mysqlTable) queue() queuetable.Config {
 }
 
 func (t mysqlTable) init(ctx context.Context) ([]string, error) {
+	return t.inDatabase(func(db *sql.DB, cfg queuetable.Config) ([]string, error) {
+		return queuetable.Init(ctx, db, cfg.Layout, t.Preset() != nil, cfg.Tables...)
+	})
+}
+
+func (t mysqlTable) adds(ctx context.Context) ([]string, error) {
+	return t.inDatabase(func(db *sql.DB, cfg queuetable.Config) ([]string, error) {
+		return queuetable.Adds(ctx, db, cfg.Layout, cfg.Tables...)
+	})
+}
+
+// inDatabase connects for a moment.
+func (t mysqlTable) inDatabase(do func(db *sql.DB, cfg queuetable.Config) ([]string, error)) ([]string, error) {
 	security, err := mysqlTLS(t.TLS)
 	if err != nil {
 		return nil, err
@@ -78,9 +93,8 @@ func (t mysqlTable) init(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := t.queue()
-	did, err := queuetable.Init(ctx, db, cfg.Layout, t.Preset() != nil, cfg.Tables...)
-	return did, errors.Join(err, db.Close())
+	said, err := do(db, t.queue())
+	return said, errors.Join(err, db.Close())
 }
 
 func (t mysqlTable) initSQL(to Grantees) string {

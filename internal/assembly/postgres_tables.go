@@ -26,7 +26,7 @@ func (t postgresTable) logTable() logtable.Config {
 // queue describes the tables of a queue, without how to connect to them.
 func (t postgresTable) queue() queuetable.Config {
 	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
-	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes())
+	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes(), t.Retention != nil)
 	return cfg
 }
 

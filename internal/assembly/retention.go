@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/retention"
 )
 
@@ -50,6 +51,10 @@ func (b *Builder) RetentionJob(p *Parts, name string) (*retention.Job, error) {
 	if len(cfg.Routes) == 0 {
 		return nil, nil // nothing here reads it, so nothing is known of who does
 	}
+	if queue, ok := p.Feeds[name].Queue.(adapters.QueueRetainer); ok {
+		cfg.Queue = queue
+		return retention.New(cfg), nil
+	}
 	table, ok := p.Feeds[name].Source.(adapters.Retainer)
 	if !ok {
 		return nil, errors.New("its table cannot be cleaned; remove `retention`")
@@ -87,6 +92,14 @@ func (b *Builder) retentionJobs(ctx context.Context, p *Parts) ([]*retention.Job
 type RetentionSettings struct {
 	adapters.Retention
 	every, warnAfter time.Duration
+}
+
+// queueRetention is what the configuration says of the retention of a queue's tables; nil: rows stay.
+func queueRetention(r *config.QueueRetention) *RetentionSettings {
+	if r == nil {
+		return nil
+	}
+	return &RetentionSettings{Retention: adapters.Retention{Mode: adapters.RetainRows, Keep: r.Keep.Std(), Batch: r.Batch}, every: r.Every.Std()}
 }
 
 // retentionMetrics shows what the jobs do.

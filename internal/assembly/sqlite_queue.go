@@ -35,12 +35,13 @@ func (t sqliteTable) openQueue() (Feed, error) {
 // queue describes the tables of a queue, without where they are.
 func (t sqliteTable) queue() queuetable.Config {
 	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
-	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes())
+	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes(), t.Retention != nil)
 	return cfg
 }
 
-// queueOf is the layout of a queue, and its tables: those of a preset, or the one that the configuration describes.
-func queueOf(preset *layout.Preset, q *config.Queue, table string, names config.Queues, deletes bool) (of layout.Queue, tables []layout.Table) {
+// queueOf is the layout of a queue, and its tables: those of a preset, or the one that the configuration describes. Rows are deleted when
+// they are delivered, or when they are old.
+func queueOf(preset *layout.Preset, q *config.Queue, table string, names config.Queues, deletes, old bool) (of layout.Queue, tables []layout.Table) {
 	if preset != nil {
 		of, tables = *preset.Queue, slices.Clone(preset.Queue.Tables)
 		for i := range tables {
@@ -50,7 +51,7 @@ func queueOf(preset *layout.Preset, q *config.Queue, table string, names config.
 				tables[i].Name = names.Of(tables[i])
 			}
 		}
-		of.DoneIsDeleted = deletes
+		of.DoneIsDeleted, of.OldIsDeleted = deletes, old
 		return of, tables
 	}
 	return layout.Queue{
@@ -60,6 +61,6 @@ func queueOf(preset *layout.Preset, q *config.Queue, table string, names config.
 			AggregateType: q.AggregateType, AggregateID: q.AggregateID, Tenant: q.Tenant, Headers: q.Headers,
 		},
 		Statuses:     layout.Statuses(q.Statuses),
-		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload, DoneIsDeleted: deletes,
+		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload, DoneIsDeleted: deletes, OldIsDeleted: old,
 	}, []layout.Table{{Name: table}}
 }

@@ -20,6 +20,9 @@ type Config struct {
 	Table adapters.Retainer
 	State adapters.StateStore
 
+	// Queue is what is cleaned in place of a Table: no cursor matters then.
+	Queue adapters.QueueRetainer
+
 	// Routes are those that the configuration has for the source, Others those
 	// that it has for other sources, with these; nil: it is no log table. One of them
 	// may read the same table.
@@ -57,7 +60,12 @@ func New(cfg Config) *Job {
 }
 
 // Check verifies that the table can be cleaned.
-func (j *Job) Check(ctx context.Context) error { return j.Table.CheckRetention(ctx, j.Retention) }
+func (j *Job) Check(ctx context.Context) error {
+	if j.Queue != nil {
+		return j.Queue.CheckRetention(ctx, j.Retention)
+	}
+	return j.Table.CheckRetention(ctx, j.Retention)
+}
 
 // Run makes a pass, and another one after each pause, until ctx ends.
 func (j *Job) Run(ctx context.Context) {
@@ -100,6 +108,9 @@ func (j *Job) Pass(ctx context.Context) (adapters.Retained, error) {
 // step reads again how far the routes are, so that one that was placed elsewhere
 // meanwhile is heeded.
 func (j *Job) step(ctx context.Context) (adapters.Retained, error) {
+	if j.Queue != nil {
+		return j.Queue.RetainDelivered(ctx, j.Retention)
+	}
 	routes, err := j.settled(ctx)
 	if err != nil {
 		return adapters.Retained{}, err

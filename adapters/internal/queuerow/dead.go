@@ -67,7 +67,7 @@ func (o *Operators) deadPage(ctx context.Context, of layout.Table, d Dialect, f 
 	defer func() { _ = rows.Close() }() // Err returns the error
 	var failure sql.NullString
 	var updated any
-	r := NewRecord(of, o.q.Layout, o.q.MaxRow, d).With(&failure, &updated)
+	r := NewRecord(of, d.Layout(), o.q.MaxRow, d).With(&failure, &updated)
 	for bytes := 0; bytes < DeadPageBytes && rows.Next(); bytes += len(r.Payload) {
 		if err := r.Scan(rows); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) 
 	c := &o.q.Layout.Columns
 	columns := o.columns(d)
 	if !f.Payload && !o.q.Layout.TypeInPayload { // none is read
-		columns = Columns(d, o.q.Layout, 0, d.Raw(c.Claimed), d.Group())
+		columns = Columns(d, d.Layout(), 0, d.Raw(c.Claimed), d.Group())
 	}
 	query := Statement{Text: "SELECT " + strings.Join([]string{columns, Short(d, c.Error), d.Raw(c.Updated)}, ", ") + " "}
 	state := Dead

@@ -12,7 +12,8 @@ import (
 // Dialect is how a database that database/sql reaches writes the statements for one table, whose columns are known.
 // Names of columns are as the layout has them.
 type Dialect interface {
-	Table() string // its name
+	Table() string         // its name
+	Layout() *layout.Queue // as the table has it
 	Quote(name string) string
 	Raw(column string) string            // as it is, whatever its type is called; NULL: the layout has none
 	Attempts() string                    // expression of the failed attempts
@@ -21,6 +22,8 @@ type Dialect interface {
 	Aged(state State) string             // "FROM table WHERE ..." of the rows in a state, along the index by age
 	Grouped() string                     // the same of the unfinished rows of a group, which is a parameter, along the index by group
 	After(at adapters.DeadKey) Statement // the condition of what comes after a place in the order of age
+	Lacks(state State) string            // the index along which Aged finds rows, where it is missing; "": it is there
+	SkipLocked() string                  // the end of a query that locks rows, but for those that others have locked
 	Redrive() Statement                  // UPDATE without WHERE: the row waits as for its first attempt
 
 	GroupName(value string) (name string, ok bool) // of what Group yields; ok is false for a row in no order
@@ -50,6 +53,7 @@ type State int
 const (
 	Unfinished State = iota
 	Dead
+	Delivered
 )
 
 // Short is a column for a name, cut where it is too long for one; NULL: the layout has none.

@@ -223,7 +223,7 @@ func (o *Operators) find(ctx context.Context, of layout.Table, from func(Dialect
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err returns the error
-	r := NewRecord(of, o.q.Layout, o.q.MaxRow, d).With(&failure, &status, &done, &updated)
+	r := NewRecord(of, d.Layout(), o.q.MaxRow, d).With(&failure, &status, &done, &updated)
 	for rows.Next() {
 		if err := r.Scan(rows); err != nil {
 			return nil, err
@@ -245,7 +245,7 @@ func (o *Operators) find(ctx context.Context, of layout.Table, from func(Dialect
 
 // columns are those of a record, in full.
 func (o *Operators) columns(d Dialect) string {
-	return Columns(d, o.q.Layout, o.q.MaxRow, d.Raw(o.q.Layout.Columns.Claimed), d.Group())
+	return Columns(d, d.Layout(), o.q.MaxRow, d.Raw(o.q.Layout.Columns.Claimed), d.Group())
 }
 
 // known is a value's time; zero: it is none.

@@ -85,11 +85,12 @@ func (r *Record) DecodeIn(group string, slot int) *adapters.Row {
 	if l.KindInType {
 		row.Kind = row.Type
 	}
-	var errs [5]error
+	var errs [6]error
 	row.Headers, errs[0] = r.allHeaders()
 	if row.CreatedAt, errs[1] = r.sql.Time(l.Columns.Created, r.Created); errs[1] == nil && row.CreatedAt.IsZero() {
 		errs[1] = fmt.Errorf("%s is NULL or zero", l.Columns.Created)
 	}
+	errs[5] = row.TakeOccurred(l.CreatedIsOccurred)
 	row.Position = row.CreatedAt.UnixMicro()
 	errs[2] = r.content(row)
 	_, errs[3] = r.sql.Time(l.Columns.NextAttempt, r.Next)

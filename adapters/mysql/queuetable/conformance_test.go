@@ -260,6 +260,14 @@ func (e *env) harness() adaptertest.QueueHarness {
 		}
 		h.Prefixes = append(h.Prefixes, prefix)
 	}
+	h.Retaining = func(t *testing.T) adapters.QueueRetainer {
+		t.Helper()
+		inner := *e
+		inner.layout.OldIsDeleted = true
+		_, err := Init(t.Context(), e.db, inner.layout, false, e.tables...)
+		must(t, err)
+		return inner.queue()
+	}
 	h.Refuse = e.refuse
 	if e.fenced {
 		h.Own = e.own

@@ -27,11 +27,14 @@ func newOperators(q *Queue, cfg *Config) queuerow.Operators {
 
 // record makes room for a row.
 func (t *table) record() *queuerow.Record {
-	return queuerow.NewRecord(t.Table, t.layout, t.maxRow, t.sql())
+	return queuerow.NewRecord(t.Table, t.sql().layout, t.maxRow, t.sql())
 }
 
 // Table implements [queuerow.Dialect]; so do the other methods.
 func (s *statements) Table() string { return s.name }
+
+// Layout is the layout without columns that the table may lack.
+func (s *statements) Layout() *Layout { return s.layout }
 
 // Quote quotes a column.
 func (s *statements) Quote(name string) string { return my.Quote(name) }
@@ -114,8 +117,23 @@ func (s *statements) text(column string) string {
 
 // Aged are the rows in a state, by outrider_state.
 func (s *statements) Aged(state queuerow.State) string {
-	return "FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn) + " = " + strconv.Itoa(states[state])
+	from := "FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn)
+	if state == queuerow.Delivered {
+		return from + " IS NULL AND " + s.Statuses(s.layout.Statuses.Done)
+	}
+	return from + " = " + strconv.Itoa(states[state])
 }
+
+// Lacks names the index of outrider_state, where it is missing.
+func (s *statements) Lacks(queuerow.State) string {
+	if s.has(s.byAge) {
+		return ""
+	}
+	return s.byAge.name
+}
+
+// SkipLocked is what locks rows.
+func (s *statements) SkipLocked() string { return skipLocked }
 
 // Grouped are the unfinished rows of a group, by outrider_queue.
 func (s *statements) Grouped() string {

@@ -104,7 +104,8 @@ func InitSQL(l Layout, createTables bool, tables ...Table) string {
 				b.WriteString(s.create + ";\n\n")
 			}
 		}
-		b.WriteString("-- Keep claims cheap whatever is retained. SELECT * and INSERT without a list do not see the columns.\n")
+		b.WriteString("-- Added to the table: invisible columns, which SELECT * and INSERT without a list of columns do not see, and indexes of them.\n" +
+			"-- They keep claims cheap, however many rows are kept.\n")
 		if _, known := l.Definitions[layout.MySQL]; !known {
 			b.WriteString("-- For a column of text with the status; `outrider init` looks at its type.\n")
 		}
@@ -121,7 +122,7 @@ func InitSQL(l Layout, createTables bool, tables ...Table) string {
 // Grants are the privileges on queue tables.
 func Grants(l Layout, tables ...Table) (g my.Grants) {
 	settles := "SELECT UPDATE"
-	if l.DoneIsDeleted {
+	if l.DoneIsDeleted || l.OldIsDeleted {
 		settles += " DELETE"
 	}
 	for _, of := range tables {
@@ -149,6 +150,39 @@ func Init(ctx context.Context, db *sql.DB, l Layout, createTables bool, tables .
 		}
 	}
 	return done, nil
+}
+
+// Adds says, a sentence each, what [Init] will add to tables that are there already.
+func Adds(ctx context.Context, db *sql.DB, l Layout, tables ...Table) (will []string, err error) {
+	if err := validate(&l); err != nil {
+		return nil, fmt.Errorf("mysql queue: layout: %w", err)
+	}
+	for _, of := range tables {
+		t, err := newTable(of, &l, 0)
+		if err != nil {
+			return nil, err
+		}
+		columns, err := t.columns(ctx, db)
+		if err == nil && len(columns) == 0 {
+			continue // it is created with them
+		}
+		if err != nil {
+			return will, my.Describe("mysql queue "+of.Name, "read its columns", err)
+		}
+		s, err := t.look(ctx, db)
+		if err != nil {
+			return will, err
+		}
+		what := map[string][]string{}
+		for _, step := range s.ours() {
+			what[step.what] = append(what[step.what], step.name)
+		}
+		if of := append(what["column"], what["index"]...); len(of) > 0 {
+			will = append(will, fmt.Sprintf("table %s gets %s (invisible columns, which SELECT * and INSERT without a list of columns do not see, and indexes); "+
+				"`outrider init --print` shows the statements", t.Name, strings.Join(of, ", ")))
+		}
+	}
+	return will, nil
 }
 
 func initTable(ctx context.Context, db *sql.DB, l *Layout, createTables bool, of Table) (done []string, err error) {

@@ -288,7 +288,7 @@ func (s *statements) written(text string) (query string, absent bool) {
 	statuses := l.Statuses.Waiting()
 	switch text {
 	case s.Done:
-		statuses, absent = []string{l.Statuses.Done}, l.DoneIsDeleted
+		statuses, absent = []string{l.Statuses.Done}, l.DoneIsDeleted || l.OldIsDeleted
 	case s.Retry, s.Put, "":
 	default:
 		statuses = l.Dead()

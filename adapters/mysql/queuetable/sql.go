@@ -39,7 +39,7 @@ type statements struct {
 type index struct{ name, columns string }
 
 func newStatements(t *table, columns map[string]column) *statements {
-	s := &statements{name: t.at.SQL(), layout: t.layout, columns: columns, kind: t.Kind, maxRow: t.maxRow}
+	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.maxRow}
 	c := &t.layout.Columns
 	place := my.Quote(c.Created) + ", " + my.Quote(c.Key)
 	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + place}

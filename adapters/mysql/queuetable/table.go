@@ -172,13 +172,18 @@ FROM information_schema.columns WHERE table_schema = `+t.at.In()+` AND table_nam
 	return all, rows.Err()
 }
 
+// layoutIn is the layout without columns that the table may lack.
+func (t *table) layoutIn(all map[string]column) *Layout {
+	return t.layout.In(func(name string) bool { _, ok := all[strings.ToLower(name)]; return ok })
+}
+
 // checkColumns reports what is missing of what the application creates, and what is of a type that means something else.
 func (t *table) checkColumns(all map[string]column) error {
 	if len(all) == 0 {
 		return fmt.Errorf("table %s does not exist, or the user may not see it; create it with `outrider init`, grant SELECT on it, or correct its name or the database of the url", t.Name)
 	}
 	var errs []error
-	for _, c := range t.layout.All() {
+	for _, c := range t.layoutIn(all).All() {
 		of, ok := all[strings.ToLower(c.Name)]
 		if !ok {
 			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.Name, c.Name, c.What))

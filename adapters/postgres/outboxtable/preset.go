@@ -86,6 +86,7 @@ func metadata(key string) func(*record) (string, error) {
 func eventID(r *record) (string, error) { return r.msg.UUID, nil }
 
 func (w *presetWriter) queue(q *layout.Queue, kind string, columns map[string]pg.TableColumn) {
+	q = q.In(func(name string) bool { _, ok := columns[name]; return ok })
 	c := &q.Columns
 	w.id = cmp.Or(q.EventID, c.Key)
 	w.add(field{column: w.id, value: eventID})

@@ -76,6 +76,7 @@ func (q *Queue) checkStatuses(ctx context.Context, t *queueTable, columns map[st
 
 // checkQueueColumns compares the columns with the layout.
 func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
+	t.sql.layout = t.sql.layout.In(func(name string) bool { _, ok := columns[name]; return ok })
 	c := &t.sql.layout.Columns
 	t.sql.long = t.sql.unbounded(columns)
 	var errs []error

@@ -225,6 +225,9 @@ func (e *queueEnv) harness() adaptertest.QueueHarness {
 		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+claimed+`
 WHERE {key} = ANY ($1)`, keys, since.Seconds())
 	}
+	if !e.layout.DoneIsDeleted {
+		h.Retaining = func(t *testing.T) adapters.QueueRetainer { return e.retaining(t).queue() }
+	}
 	h.Refuse = e.refuse
 	h.Lock = func(t *testing.T, keys ...string) func() {
 		t.Helper()
@@ -240,6 +243,16 @@ WHERE {key} = ANY ($1)`, keys, since.Seconds())
 		return h
 	}
 	return h
+}
+
+// retaining is the environment with retention, and the index that it needs.
+func (e *queueEnv) retaining(t testing.TB) *queueEnv {
+	t.Helper()
+	inner := *e
+	inner.t, inner.layout.OldIsDeleted = t, true
+	_, err := Init(e.ctx, e.pool, inner.layout, false, e.tables...)
+	pgtest.Must(t, err)
+	return &inner
 }
 
 // refuse has triggers refuse that a row is done.

@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -55,6 +56,7 @@ func (t *queueTable) dead(sql *queueSQL, r *deadRecord) adapters.DeadRow {
 		}
 		row.Headers[sql.layout.Headers[i].Name] = *value
 	}
+	row.Err = errors.Join(row.Err, row.TakeOccurred(false))
 	return d
 }
 

@@ -46,6 +46,9 @@ func (t *queueTable) decode(d *wire.Decoder, g *queueGroup, v [][]byte) *adapter
 	if row.CreatedAt, err = wire.TimeFromBinary(v[lookCreated]); err != nil {
 		d.Fail(row, columns.Created, err)
 	}
+	if err = row.TakeOccurred(t.sql.layout.CreatedIsOccurred); err != nil {
+		d.Fail(row, columns.Headers, err)
+	}
 	row.Position = row.CreatedAt.UnixMicro()
 	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
 		d.Fail(row, columns.Payload, adapters.PayloadTooLarge(wire.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))

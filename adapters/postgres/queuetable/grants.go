@@ -24,7 +24,7 @@ func queueGrants(layout *Layout, table pgx.Identifier) (g pg.Grants) {
 		reads := pg.Reading(task, table, names)
 		if task == pg.TaskRelay {
 			reads.Rights = append(reads.Rights, pg.Right{Name: "UPDATE", Columns: layout.Columns.Written()})
-			if layout.DoneIsDeleted {
+			if layout.DoneIsDeleted || layout.OldIsDeleted {
 				reads.Rights = append(reads.Rights, pg.Right{Name: "DELETE"})
 			}
 		} else {

@@ -78,6 +78,15 @@ func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
 	return steps
 }
 
+// ours are all indexes that Outrider adds: those of claims, those of dead rows and, with retention, that of delivered ones.
+func (q *queueSQL) ours(name pgx.Identifier) []pg.Step {
+	steps := append(q.wanted(name), q.deadIndex(name))
+	if q.layout.OldIsDeleted {
+		steps = append(steps, q.oldIndex(name))
+	}
+	return steps
+}
+
 // wantedIndexes are the statements to create the indexes in a table that is
 // in use, the layout's own before ours.
 func (t *queueTable) wantedIndexes() []string {
@@ -143,9 +152,10 @@ func (q *queueSQL) cut() *queueSQL {
 	return &made
 }
 
-// measure finds out whether new indexes have groups cut.
+// measure finds out whether new indexes have groups cut, and which columns of the layout are there.
 func (q *queueSQL) measure(ctx context.Context, tx pgx.Tx) error {
 	columns, err := pg.TableColumns(ctx, tx, q.table)
+	q.layout = q.layout.In(func(name string) bool { _, ok := columns[name]; return ok })
 	q.short = q.unbounded(columns)
 	return err
 }
@@ -155,9 +165,9 @@ func (q *queueSQL) missing(ctx context.Context, tx pgx.Tx, name pgx.Identifier) 
 	if err := q.measure(ctx, tx); err != nil {
 		return nil, err
 	}
-	for _, s := range append(q.wanted(name), q.deadIndex(name)) {
-		var valid bool
-		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1::text)::oid AND indisvalid)", s.Name).Scan(&valid); err != nil {
+	for _, s := range q.ours(name) {
+		valid, err := isValid(ctx, tx, s)
+		if err != nil {
 			return nil, err
 		}
 		if !valid {
@@ -165,6 +175,14 @@ func (q *queueSQL) missing(ctx context.Context, tx pgx.Tx, name pgx.Identifier) 
 		}
 	}
 	return missing, nil
+}
+
+// isValid reports whether an index is there and complete.
+func isValid(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, index pg.Step) (valid bool, err error) {
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1::text)::oid AND indisvalid)", index.Name).Scan(&valid)
+	return valid, err
 }
 
 // concurrently is the statement that creates an index without stopping writers.
@@ -192,7 +210,7 @@ func InitSQL(of Layout, createTables bool, tables ...Table) string {
 		if !known {
 			b.WriteString("-- For groups of at most 1 KiB; `outrider init` looks at the type of their column.\n")
 		}
-		for _, s := range append(sql.wanted(name), sql.deadIndex(name)) {
+		for _, s := range sql.ours(name) {
 			b.WriteString(s.Create + ";\n")
 		}
 		b.WriteString("\n")
@@ -217,15 +235,20 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 		var said []string
 		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) (err error) {
 			sql := queueSQL{table: full.Sanitize(), layout: &of}
-			if createTables {
-				if said, err = pg.RunSteps(ctx, tx, sql.create(full)); err != nil {
+			create := sql.create(full)
+			if createTables && len(create) > 0 {
+				if said, err = pg.RunSteps(ctx, tx, create[:1]); err != nil {
 					return err
 				}
 			}
 			if err := sql.measure(ctx, tx); err != nil {
 				return err
 			}
-			more, err := pg.RunSteps(ctx, tx, append(sql.wanted(full), sql.deadIndex(full)))
+			steps := sql.ours(full)
+			if createTables && len(create) > 0 {
+				steps = append(sql.create(full)[1:], steps...)
+			}
+			more, err := pg.RunSteps(ctx, tx, steps)
 			said = append(said, more...)
 			return err
 		})

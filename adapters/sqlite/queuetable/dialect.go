@@ -28,6 +28,9 @@ func newOperators(q *Queue, cfg *Config) queuerow.Operators {
 // Table implements [queuerow.Dialect]; so do the other methods.
 func (s *statements) Table() string { return s.name }
 
+// Layout is the layout without columns that the table may lack.
+func (s *statements) Layout() *Layout { return s.layout }
+
 // Quote quotes a column.
 func (s *statements) Quote(name string) string { return lite.Quote(name) }
 
@@ -71,11 +74,32 @@ func (s *statements) Statuses(statuses ...string) string { return "+" + s.in(sta
 
 // Aged are the rows in a state, by their partial index.
 func (s *statements) Aged(state queuerow.State) string {
-	if state == queuerow.Dead {
-		return "FROM " + s.name + s.byDead.pin() + " WHERE " + s.in(s.layout.Dead())
-	}
-	return "FROM " + s.name + s.byAge.pin() + " WHERE " + s.in(s.unfinished())
+	index, statuses := s.aged(state)
+	return "FROM " + s.name + index.pin() + " WHERE " + s.in(statuses)
 }
+
+// aged are the statuses of a state, with the index that has them by age.
+func (s *statements) aged(state queuerow.State) (*index, []string) {
+	switch state {
+	case queuerow.Dead:
+		return s.byDead, s.layout.Dead()
+	case queuerow.Delivered:
+		return s.byDone, []string{s.layout.Statuses.Done}
+	case queuerow.Unfinished:
+	}
+	return s.byAge, s.unfinished()
+}
+
+// Lacks names the index, where it is missing.
+func (s *statements) Lacks(state queuerow.State) string {
+	if index, _ := s.aged(state); index != nil && !index.there {
+		return index.name
+	}
+	return ""
+}
+
+// SkipLocked is nothing: the transaction is the only one that writes.
+func (s *statements) SkipLocked() string { return "" }
 
 // Grouped are the unfinished rows of a group.
 func (s *statements) Grouped() string {

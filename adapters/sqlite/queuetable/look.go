@@ -48,7 +48,7 @@ func (v *visit) run(ctx context.Context) error {
 	defer func() { _ = rows.Close() }() // Err returns the error
 	e.state, v.solid = entryReady, true
 	var marked bool // it is being processed
-	r := queuerow.NewRecord(v.table.Table, v.table.layout, v.table.maxRow, s).With(&marked)
+	r := queuerow.NewRecord(v.table.Table, s.layout, v.table.maxRow, s).With(&marked)
 	for rows.Next() {
 		if v.spent++; v.late() && v.solid {
 			return nil // the next claim continues

@@ -99,6 +99,7 @@ var (
 	_ adapters.Examiner          = (*Queue)(nil)
 	_ adapters.Sampler           = (*Queue)(nil)
 	_ adapters.Finder            = (*Queue)(nil)
+	_ adapters.QueueRetainer     = (*Queue)(nil)
 )
 
 // New returns a queue. It checks the configuration and reads nothing: [Queue.Check] does.

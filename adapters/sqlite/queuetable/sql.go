@@ -22,6 +22,7 @@ type statements struct {
 	group string // expression of a row's group, NULL: the row is in no order; "": no row has one
 
 	byGroup, byAge, processing, byDead *index
+	byDone                             *index // nil: delivered rows stay
 
 	newest, news                       string
 	firstGroups, nextGroups            string
@@ -46,7 +47,7 @@ func (i *index) pin() string {
 }
 
 func newStatements(t *table, types map[string]string) *statements {
-	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layout, types: types, kind: t.Kind, maxRow: t.maxRow}
+	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layoutIn(types), types: types, kind: t.Kind, maxRow: t.maxRow}
 	c := &t.layout.Columns
 	if c.Group != "" {
 		s.group = "CAST(" + lite.Quote(c.Group) + " AS TEXT)"
@@ -70,6 +71,9 @@ func newStatements(t *table, types map[string]string) *statements {
 		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.layout.Statuses.Processing})
 	}
 	s.byDead = s.newIndex("dead", place, t.layout.Dead())
+	if t.layout.OldIsDeleted {
+		s.byDone = s.newIndex("done", place, []string{t.layout.Statuses.Done})
+	}
 	return s
 }
 
@@ -81,7 +85,7 @@ func (s *statements) newIndex(what, columns string, statuses []string) *index {
 
 // indexes are those that claims and operators want.
 func (s *statements) indexes() (all []*index) {
-	for _, i := range []*index{s.byGroup, s.byAge, s.processing, s.byDead} {
+	for _, i := range []*index{s.byGroup, s.byAge, s.processing, s.byDead, s.byDone} {
 		if i != nil {
 			all = append(all, i)
 		}
