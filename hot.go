@@ -9,8 +9,8 @@ import (
 )
 
 // HotPath returns the hot path of a source, which delivers messages of this process right after their commit, for
-// [outbox.ClientConfig].Hot. The source is one of the configuration, in PostgreSQL, with the layout outrider or
-// outbox-framework.
+// [outbox.ClientConfig].Hot. The source is one of the configuration, with the layout outrider or
+// outbox-framework. In MariaDB, MySQL and SQLite the relay reads the table right after each commit. In PostgreSQL:
 //
 // Messages are delivered from memory if the INSERT has shown that nothing of their group can be before them. Otherwise, with layout outrider, the
 // relay reads the slots that the transaction wrote to, by a short statement and without waiting for its next poll.
@@ -24,12 +24,37 @@ func (o *Outrider) HotPath(source string) (outbox.HotPath, error) {
 	if o.cfg.Sources[source] == nil {
 		return nil, fmt.Errorf("hot path: there is no source %q in the configuration", source)
 	}
-	if !assembly.NewBuilder(o.cfg, o.options).Source(source).Hot {
-		return nil, fmt.Errorf("hot path: source %q has none: it needs PostgreSQL with layout outrider or outbox-framework, and hot_path.queue must not be 0; "+
-			"call (*Outrider).Wake after the commit instead", source)
+	switch k := assembly.NewBuilder(o.cfg, o.options).Source(source); {
+	case k.Hot:
+		return hotPath{o, source}, nil
+	case k.Read:
+		return readPath{o, source}, nil
 	}
-	return hotPath{o, source}, nil
+	return nil, fmt.Errorf("hot path: source %q has none: it needs the layout outrider or outbox-framework, and hot_path.queue must not be 0; "+
+		"call (*Outrider).Wake after the commit instead", source)
 }
+
+// readPath has the relay read the table right after a commit: it is for databases in which nothing that an INSERT returns says
+// whether its row is the next of its group.
+type readPath struct {
+	relay  *Outrider
+	source string
+}
+
+// Announce implements [outbox.HotPath].
+func (p readPath) Announce(insert string) outbox.HotInsert { return readInsert{p, insert} }
+
+// readInsert is an INSERT into such a table.
+type readInsert struct {
+	readPath
+	insert string
+}
+
+// Statement implements [outbox.HotInsert]; so do the other methods.
+func (i readInsert) Statement() string  { return i.insert }
+func (i readInsert) Inserted([]*string) {}
+func (i readInsert) Committed()         { i.relay.Wake(i.source) }
+func (i readInsert) Forget()            {}
 
 // hotPath is that of whichever generation is at work.
 type hotPath struct {

@@ -37,7 +37,9 @@ type sqliteRow struct {
 	OccurredAt    string  `json:"occurred_at"`
 }
 
-func sqliteArgs(envelopes []Envelope) []any {
+func sqliteArgs(envelopes []Envelope) []any { return sqliteDocument(sqliteRows(envelopes)) }
+
+func sqliteRows(envelopes []Envelope) []sqliteRow {
 	rows := make([]sqliteRow, len(envelopes))
 	for i, e := range envelopes {
 		rows[i] = sqliteRow{
@@ -54,6 +56,11 @@ func sqliteArgs(envelopes []Envelope) []any {
 			rows[i].Payload = &text
 		}
 	}
+	return rows
+}
+
+// sqliteDocument are rows as the parameter of the statements.
+func sqliteDocument(rows []sqliteRow) []any {
 	var doc bytes.Buffer
 	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false) // for size only: SQLite undoes every escape

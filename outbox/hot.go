@@ -76,6 +76,27 @@ func (c *Client) publishHot(ctx context.Context, tx any, insert string, args []a
 	return true, nil
 }
 
+// announce has the relay read the table after the commit: nothing that MySQL or SQLite returns of an INSERT says whether a row is the next of
+// its group. The transaction is one of [InTx], or nothing is done.
+func (c *Client) announce(ctx context.Context, tx any, insert string) error {
+	of := runningOf(ctx, tx)
+	if of == nil {
+		return nil
+	}
+	in := c.hot.Announce(insert)
+	if in == nil {
+		return nil
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.ended {
+		in.Forget()
+		return ErrNoTransaction
+	}
+	of.published = append(of.published, hotInsert{in, c.table})
+	return nil
+}
+
 // runningOf is the transaction of [InTx] that tx is, if ctx carries it. A savepoint of it is another one.
 func runningOf(ctx context.Context, tx any) *running {
 	if !reflect.TypeOf(tx).Comparable() {

@@ -14,15 +14,17 @@ type foreignLayout struct {
 	insert func(table string) string // for PostgreSQL
 	args   func([]Envelope) []any    // of insert
 	fits   func(*Envelope) error     // what the table has no place for
-	sqlite func(table string) string // insert for SQLite, with the arguments of the own table's; nil: there is none
+	sqlite func(table string) string // insert for SQLite; nil: there is none
+
+	sqliteArgs func([]Envelope) []any // of sqlite
 
 	mysql func(table string, envelopes []Envelope) (query string, args []any) // for MySQL; nil: there is none
 }
 
 // layouts are those that a client knows.
 var layouts = map[string]foreignLayout{
-	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework, frameworkSQLiteInsert, frameworkMySQLInsert},
-	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra, nil, nil},
+	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework, frameworkSQLiteInsert, frameworkSQLiteArgs, frameworkMySQLInsert},
+	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra, nil, nil, nil},
 }
 
 // knownLayout returns an error for a layout that no client writes.

@@ -85,7 +85,7 @@ func orNull(text string) any {
 func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, args []any) {
 	for i, e := range envelopes {
 		place := strconv.Itoa(i)
-		args = append(args, e.id, e.typ, orNull(e.aggregateType), orNull(e.aggregateID), orNull(e.tenant), string(e.payload), orNull(encodeMap(e.headers)), place, place)
+		args = append(args, e.id, e.typ, orNull(e.aggregateType), orNull(e.aggregateID), orNull(e.tenant), string(e.payload), orNull(frameworkHeaders(&e)), place, place)
 	}
 	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at) VALUES\n" +
 		valuesOf("(?, ?, ?, ?, ?, ?, ?, 0, 0, utc_timestamp(6) + INTERVAL ? MICROSECOND, utc_timestamp(6) + INTERVAL ? MICROSECOND)", len(envelopes)), args
@@ -144,7 +144,11 @@ func (t *Talkie) publishMySQL(ctx context.Context, tx any, m *TalkieMessage) (in
 	if !ok {
 		return 0, fmt.Errorf("outbox: publish: a %T is not a transaction in MySQL: %w", tx, ErrNoTransaction)
 	}
-	result, err := in.ExecContext(ctx, t.insert, orNull(m.JobID), m.Topic, orNull(cmp.Or(m.Key, m.JobID)), string(m.Payload), orNull(m.IdempotencyKey))
+	insert, args := t.insert, []any{orNull(m.JobID), m.Topic, orNull(cmp.Or(m.Key, m.JobID)), string(m.Payload), orNull(m.IdempotencyKey)}
+	if m.JobID == "" {
+		insert, args = t.jobless, args[1:]
+	}
+	result, err := in.ExecContext(ctx, insert, args...)
 	if m.IdempotencyKey != "" && mysqlNumber(err) == mysqlDuplicate {
 		return Duplicate, nil
 	}

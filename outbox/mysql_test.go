@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -102,10 +103,11 @@ func TestPublishOnMySQL(t *testing.T) {
 			must(t, err)
 			talkie, err := outbox.NewTalkie(outbox.TalkieConfig{Dialect: outbox.MySQL})
 			must(t, err)
+			occurred := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
 			payload := []byte(`{"a" : "it's \"é\" \\n 😀"}`)
-			full, err := outbox.New("order.placed").RawJSON(payload).Aggregate("USER", "42").Tenant("acme").Header("k", "v").ID("1").Build()
+			full, err := outbox.New("order.placed").RawJSON(payload).Aggregate("USER", "42").Tenant("acme").Header("k", "v").OccurredAt(occurred).ID("1").Build()
 			must(t, err)
-			plain, err := outbox.New("plain").RawJSON([]byte(`1`)).ID("2").Build()
+			plain, err := outbox.New("plain").Bytes([]byte(`1`)).OccurredAt(occurred).ID("2").Build()
 			must(t, err)
 			publish := func(end error) error {
 				return outbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
@@ -133,7 +135,8 @@ func TestPublishOnMySQL(t *testing.T) {
 			const recent = ` BETWEEN utc_timestamp() - INTERVAL 1 MINUTE AND utc_timestamp() + INTERVAL 1 MINUTE`
 			for query, want := range map[string]string{
 				`SELECT concat_ws(' ', event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at = created_at, created_at` + recent + `)
-					FROM outbox_event ORDER BY event_id`: `1 order.placed USER 42 acme ` + inJSON(t, utc, string(payload)) + ` ` + inJSON(t, utc, `{"k":"v"}`) + ` 0 0 1 1; 2 plain 1 0 0 1 1`,
+					FROM outbox_event ORDER BY event_id`: `1 order.placed USER 42 acme ` + inJSON(t, utc, string(payload)) + ` ` + inJSON(t, utc, `{"k":"v","outrider_occurred_at":"2024-02-29T12:00:00Z"}`) +
+					` 0 0 1 1; 2 plain 1 ` + inJSON(t, utc, `{"outrider_occurred_at":"2024-02-29T12:00:00Z"}`) + ` 0 0 1 1`,
 				`SELECT concat_ws(' ', type, message_group, payload, status, retry_count, created_at` + recent + `) FROM outbox_events ORDER BY id`: "EVENT g " + string(payload) + " PENDING 0 1; EVENT {} PENDING 0 1",
 				`SELECT type FROM outbox_dispatch_jobs`: "DISPATCH_JOB",
 				"SELECT concat_ws(' ', topic, job_id, `key`, payload_json, idempotency_key, status, created_at" + recent + ") FROM outbox ORDER BY id": "t " + string(payload) + " once pending 1; " +

@@ -1,5 +1,10 @@
 package outbox
 
+import (
+	"maps"
+	"time"
+)
+
 // layoutOutboxFramework is the layout of a client for the table of the JDBC outbox framework, as the configuration calls it.
 const layoutOutboxFramework = "outbox-framework"
 
@@ -31,9 +36,32 @@ func frameworkArgs(envelopes []Envelope) []any {
 		cols[3].addOrNull(e.aggregateID)
 		cols[4].addOrNull(e.tenant)
 		cols[5].add(string(e.payload))
-		cols[6].addOrNull(encodeMap(e.headers))
+		cols[6].addOrNull(frameworkHeaders(&e))
 	}
 	return texts(cols)
+}
+
+// frameworkHeaders are the headers as the table has them: with the time when the event happened, for which there is no column.
+func frameworkHeaders(e *Envelope) string {
+	if len(e.headers) == MaxPairs { // then it happened when the row was created
+		return encodeMap(e.headers)
+	}
+	all := maps.Clone(e.headers)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[MetaOccurredAt] = e.occurredAt.Format(time.RFC3339Nano)
+	return encodeMap(all)
+}
+
+// frameworkSQLiteArgs returns the argument of [frameworkSQLiteInsert].
+func frameworkSQLiteArgs(envelopes []Envelope) []any {
+	rows := sqliteRows(envelopes)
+	for i := range envelopes {
+		payload := string(envelopes[i].payload)
+		rows[i].Headers, rows[i].Payload, rows[i].Hex = frameworkHeaders(&envelopes[i]), &payload, nil
+	}
+	return sqliteDocument(rows)
 }
 
 // fitsFramework refuses what the table of the outbox framework has no place for.
@@ -46,8 +74,8 @@ func fitsFramework(e *Envelope) error {
 	if len(e.tags) > 0 {
 		problems = append(problems, FieldError{"tags", "the table has no column for them; use headers"})
 	}
-	if e.binary {
-		problems = append(problems, FieldError{"payload", "is bytes, the table's column is JSON"})
+	if e.binary && CheckJSON(e.payload) != nil {
+		problems = append(problems, FieldError{"payload", "is bytes that are no JSON, the table's column is JSON"})
 	}
 	return misfit(e, problems)
 }

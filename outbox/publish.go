@@ -50,7 +50,8 @@ type ClientConfig struct {
 	// table: what (*outrider.Outrider).HotPath returns. It is for transactions of [InTx], whose role needs SELECT on the
 	// table; rows of other transactions wait for the relay's poll. With the Layout "outbox-framework" so do those of savepoints, of
 	// other isolation levels than READ COMMITTED, and whatever is not certain to be the next of its group.
-	// PostgreSQL only, with the Layout "outrider" or "outbox-framework", and not with Notify. Default: none.
+	// With MySQL and SQLite the relay reads the table right after the commit. It needs the Layout "outrider" or "outbox-framework", and
+	// no Notify. Default: none.
 	Hot HotPath
 }
 
@@ -77,8 +78,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("outbox: client: %w", err)
 	}
 	foreign := layouts[cfg.Layout]
-	if cfg.Hot != nil && (cfg.Dialect != PostgreSQL || cfg.Notify || foreign.table != "" && cfg.Layout != layoutOutboxFramework) {
-		return nil, fmt.Errorf("outbox: client: Hot needs PostgreSQL, the Layout \"outrider\" or %q, and no Notify; leave it out, and call (*outrider.Outrider).Wake "+
+	if cfg.Hot != nil && (cfg.Notify || foreign.table != "" && cfg.Layout != layoutOutboxFramework) {
+		return nil, fmt.Errorf("outbox: client: Hot needs the Layout \"outrider\" or %q, and no Notify; leave it out, and call (*outrider.Outrider).Wake "+
 			"after the commit where the relay is in the same process", layoutOutboxFramework)
 	}
 	cfg.Table = cmp.Or(cfg.Table, foreign.table, DefaultTable)
@@ -106,7 +107,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		}
 		c.insert, c.args = sqliteInsert(table), sqliteArgs
 		if foreign.sqlite != nil {
-			c.insert, c.fits = foreign.sqlite(table), foreign.fits
+			c.insert, c.args, c.fits = foreign.sqlite(table), foreign.sqliteArgs, foreign.fits
 		}
 	case MySQL:
 		if cfg.Notify {
@@ -142,11 +143,14 @@ func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) err
 		return nil
 	}
 	done := false
-	if c.hot != nil {
+	if c.hot != nil && c.dialect == PostgreSQL {
 		done, err = c.publishHot(ctx, tx, query, args)
 	}
 	if !done {
 		err = exec(ctx, query, args...)
+	}
+	if c.hot != nil && c.dialect != PostgreSQL && err == nil {
+		err = c.announce(ctx, tx, query)
 	}
 	if err != nil {
 		return fmt.Errorf("outbox: publish %d message(s) into table %s: %w", len(envelopes), c.table, c.explain(err))

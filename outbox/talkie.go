@@ -29,8 +29,10 @@ type TalkieConfig struct {
 // Talkie writes rows into the outbox table of Talkie on PostgreSQL, MariaDB or MySQL, in the application's transaction. It may be
 // shared.
 type Talkie struct {
-	dialect       Dialect
-	table, insert string
+	dialect Dialect
+	table   string
+	insert  string
+	jobless string // the same without the column job_id, which the table need not have
 }
 
 // TalkieMessage is one row to be written.
@@ -44,7 +46,7 @@ type TalkieMessage struct {
 	// Key of the record, whose order is kept. Default: JobID. Without both the message has no key and no order.
 	Key string
 
-	// JobID is a UUID, which travels as the header x-correlation-id. Empty: NULL.
+	// JobID is a UUID, which travels as the header x-correlation-id. Empty: NULL; the table need not have the column job_id then.
 	JobID string
 
 	// IdempotencyKey makes the message unique in its topic: a second one with the same key is not written. Empty: NULL,
@@ -62,13 +64,20 @@ func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox: Talkie client: %w", err)
 	}
-	if dialect == MySQL {
-		return &Talkie{dialect: dialect, table: table, insert: talkieMySQLInsert(table)}, nil
+	t := &Talkie{dialect: dialect, table: table, insert: talkieMySQLInsert(table)}
+	if dialect == PostgreSQL {
+		t.insert = talkieInsert(table)
 	}
-	return &Talkie{dialect: dialect, table: table, insert: "INSERT INTO " + table + " (job_id, topic, key, payload_json, idempotency_key, created_at)\n" +
+	t.jobless = strings.NewReplacer("(job_id, ", "(", "(nullif($1::text, '')::uuid, ", "(", "VALUES (?, ", "VALUES (").Replace(t.insert)
+	return t, nil
+}
+
+// talkieInsert is the statement of a [Talkie] client for PostgreSQL.
+func talkieInsert(table string) string {
+	return "INSERT INTO " + table + " (job_id, topic, key, payload_json, idempotency_key, created_at)\n" +
 		"VALUES (nullif($1::text, '')::uuid, $2::text, nullif(coalesce(nullif($3::text, ''), $1::text), ''), $4::text::jsonb, nullif($5::text, ''), pg_catalog.clock_timestamp())\n" +
 		"ON CONFLICT (topic, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n" +
-		"RETURNING id"}, nil
+		"RETURNING id"
 }
 
 // Publish writes one message in tx, which is a pgx.Tx or a *sql.Tx or nil as in [Client.Publish], and returns the row's id, or
@@ -92,16 +101,19 @@ func (t *Talkie) Publish(ctx context.Context, tx any, m TalkieMessage) (id int64
 	if t.dialect == MySQL {
 		return t.publishMySQL(ctx, tx, &m)
 	}
-	args := []any{m.JobID, m.Topic, m.Key, string(m.Payload), m.IdempotencyKey}
+	args, insert := []any{m.JobID, m.Topic, m.Key, string(m.Payload), m.IdempotencyKey}, t.insert
+	if m.JobID == "" {
+		insert = t.jobless
+	}
 	switch tx := tx.(type) {
 	case interface {
 		QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 	}:
-		err = tx.QueryRow(ctx, t.insert, args...).Scan(&id)
+		err = tx.QueryRow(ctx, insert, args...).Scan(&id)
 	case interface {
 		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	}:
-		err = tx.QueryRowContext(ctx, t.insert, args...).Scan(&id)
+		err = tx.QueryRowContext(ctx, insert, args...).Scan(&id)
 	default:
 		return 0, fmt.Errorf("outbox: publish: a %T has neither QueryRow nor QueryRowContext: %w", tx, ErrNoTransaction)
 	}

@@ -76,13 +76,13 @@ func (s *Settings) SetRetryMaxDelay(d time.Duration) *Settings { s.retryMaxDelay
 func (s *Settings) SetRetryMaxAttempts(n int) *Settings { s.retryMaxAttempts = n; return s }
 
 // Config returns the configuration of a relay that delivers the table outbox_event of a database to listeners: of a PostgreSQL
-// database (postgres://...), or of a SQLite file (sqlite:PATH). The error names the settings that cannot be used.
+// database (postgres://...), of MariaDB or MySQL (mariadb://..., mysql://...), or of a SQLite file (sqlite:PATH). The error names the settings that cannot be used.
 func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	if !s.pollerEnabled {
 		return nil, errors.New("outboxframework: pollerEnabled is false: a relay without polls would lose what it was not woken for; do not run it instead")
 	}
 	if databaseURL == "" {
-		return nil, errors.New("outboxframework: the URL of the database is empty; give postgres://..., or sqlite:PATH")
+		return nil, errors.New("outboxframework: the URL of the database is empty; give postgres://..., mysql://..., or sqlite:PATH")
 	}
 	const layout = "outbox-framework"
 	poll := config.Poll{Min: config.Duration(s.pollerInterval), Max: config.Duration(s.pollerInterval), Batch: s.pollerBatchSize}
@@ -90,6 +90,9 @@ func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	var source config.Source = &config.Postgres{URL: config.NewSecretURL(databaseURL), Layout: layout, Poll: poll, Claims: claims}
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
 		source = &config.SQLite{Path: path, Layout: layout, Poll: poll, Claims: claims}
+	}
+	if scheme, _, _ := strings.Cut(databaseURL, "://"); scheme == "mysql" || scheme == "mariadb" {
+		source = &config.MySQL{URL: config.NewSecretURL(databaseURL), Layout: layout, Poll: poll, Claims: claims}
 	}
 	if s.hotQueueCapacity < 0 || s.pollerSkipRecent < 0 {
 		return nil, errors.New("outboxframework: hotQueueCapacity and pollerSkipRecent must not be negative")
