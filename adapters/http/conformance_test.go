@@ -12,7 +12,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, f := range []format.Format{format.Raw, format.CloudEvents} {
+	for _, f := range []format.Format{format.Raw, format.CloudEvents, format.Watermill} {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
 			adaptertest.Destination(t, func(t *testing.T) adaptertest.Harness { return harness(t, f) })

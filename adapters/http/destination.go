@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 
+	wmhttp "github.com/ThreeDotsLabs/watermill-http/v2/pkg/http"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -23,7 +24,7 @@ type Destination struct {
 	outcome httpx.Outcome
 	client  *http.Client
 	dialer  *net.Dialer
-	single  bool // a request is one message: its body is the payload
+	stock   *wmhttp.Publisher // of format watermill, whose requests are one message each; nil: of another format
 }
 
 var _ adapters.Destination = (*Destination)(nil)
@@ -51,10 +52,9 @@ func New(cfg Config) (*Destination, error) {
 		return nil, fmt.Errorf("http: %w", err)
 	}
 	dialer := cfg.dialer()
-	return &Destination{
+	d := &Destination{
 		cfg:    cfg,
 		dialer: dialer,
-		single: cfg.Format == format.Watermill,
 		target: target,
 		paths:  paths,
 		outcome: httpx.Outcome{
@@ -68,7 +68,13 @@ func New(cfg Config) (*Destination, error) {
 			Transport:     cfg.transport(dialer),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}, nil
+	}
+	if cfg.Format == format.Watermill {
+		if d.stock, err = newStock(d.client); err != nil {
+			return nil, fmt.Errorf("http: %w", err)
+		}
+	}
+	return d, nil
 }
 
 // Address renders the URL without user information and without the part of the

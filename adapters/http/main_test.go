@@ -13,6 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,8 +75,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.taken[req.URL.Path] = append(r.taken[req.URL.Path], items...)
 }
 
-// parse reads a batch of either format.
+// parse reads a batch of any format.
 func parse(req *http.Request, body []byte) []adaptertest.Received {
+	if id := req.Header.Get(HeaderWatermillUUID); id != "" {
+		var metadata message.Metadata
+		_ = json.Unmarshal([]byte(req.Header.Get(HeaderWatermillMetadata)), &metadata)
+		return []adaptertest.Received{{ID: id, Type: metadata[outbox.MetaType], Position: metadata[outbox.MetaPosition],
+			Lane: metadata[outbox.MetaLane], Payload: body}}
+	}
 	var elements []json.RawMessage
 	if json.Unmarshal(body, &elements) != nil {
 		return nil

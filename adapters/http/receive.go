@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
+	wmhttp "github.com/ThreeDotsLabs/watermill-http/v2/pkg/http"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -119,30 +119,24 @@ func (s *Subscriber) known(r *http.Request) bool {
 	return ok && found == 1
 }
 
-// read reads a message, or says what is wrong with it and by which status.
+// read reads a message as watermill-http does, or says what is wrong with it and by which status.
 func (s *Subscriber) read(w http.ResponseWriter, r *http.Request) (*message.Message, int, error) {
-	uuid := r.Header.Get(HeaderWatermillUUID)
-	if uuid == "" {
+	if r.Header.Get(HeaderWatermillUUID) == "" {
 		return nil, http.StatusBadRequest, errors.New("the header " + HeaderWatermillUUID + " is missing: it is the id of the message")
-	}
-	metadata := message.Metadata{}
-	if text := r.Header.Get(HeaderWatermillMetadata); text != "" && json.Unmarshal([]byte(text), &metadata) != nil {
-		return nil, http.StatusBadRequest, errors.New("the header " + HeaderWatermillMetadata + " is not a JSON object of strings")
 	}
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(bodyPeriod)) // a connection without deadlines is read without one
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	r.Body = http.MaxBytesReader(w, r.Body, s.cfg.MaxBody)
+	msg, err := wmhttp.DefaultUnmarshalMessageFunc(r.URL.Path, r)
 	_ = conn.SetReadDeadline(time.Time{}) // the verdict may take longer
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, http.StatusRequestEntityTooLarge, errors.New("the payload is larger than the source takes")
 	}
 	if err != nil {
-		return nil, http.StatusBadRequest, errors.New("the body could not be read")
+		return nil, http.StatusBadRequest, fmt.Errorf("the body, or the header %s with a JSON object of strings, cannot be read: %w", HeaderWatermillMetadata, err)
 	}
-	if metadata == nil { // null
-		metadata = message.Metadata{}
+	if msg.Metadata == nil { // null
+		msg.Metadata = message.Metadata{}
 	}
-	msg := message.NewMessage(uuid, body)
-	msg.Metadata = metadata
 	return msg, 0, nil
 }

@@ -28,13 +28,13 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	open, size := d.body(batch)
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), http.NoBody)
+	req, err := d.newRequest(traced, address, batch)
 	if err != nil {
 		return nil, d.outcome.NoRequest(address)
 	}
 	d.setHeaders(req, batch)
 	httpx.Body(req, open, size)
-	resp, err := d.client.Do(req)
+	resp, err := d.do(req, batch)
 	if err != nil {
 		err = d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)
 		if d.cfg.Items {
@@ -83,8 +83,7 @@ func (d *Destination) setHeaders(req *http.Request, batch []item) {
 	switch d.cfg.Format {
 	case format.CloudEvents:
 		h.Set("Content-Type", "application/cloudevents-batch+json")
-	case format.Watermill: // watermill-http's Publisher says nothing of the type
-		setWatermill(h, batch[0].msg)
+	case format.Watermill: // watermill-http's marshaler says nothing of the type
 	default:
 		h.Set("Content-Type", "application/json")
 	}
