@@ -119,7 +119,7 @@ func (w *goWriter) structure(v reflect.Value, kind string) {
 // hasPresets reports whether layouts or destinations have defaults of their own for a section: then one that is set in
 // Go is written, even where it says the usual default.
 func hasPresets(t reflect.Type) bool {
-	return t == reflect.TypeFor[Poll]() || t == reflect.TypeFor[Retry]()
+	return t == reflect.TypeFor[Poll]() || t == reflect.TypeFor[Retry]() || t == reflect.TypeFor[Poison]()
 }
 
 // isDefault reports whether a field has what the file would give it. Some keys must

@@ -123,7 +123,7 @@ func setDefaults(v reflect.Value) {
 
 // vocabulary is every word that our configuration knows.
 var vocabulary = sync.OnceValue(func() map[string]bool {
-	words := map[string]bool{}
+	words := map[string]bool{addKey: true}
 	collectWords(reflect.TypeFor[Config](), words)
 	return words
 })

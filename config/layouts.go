@@ -117,34 +117,3 @@ func (k *tableKeys) settingsOf(preset *layout.Preset, at place) {
 		}
 	}
 }
-
-// retryAsPreset gives a route that lists no middleware the retry of its source's preset.
-func (cfg *Config) retryAsPreset(at place, r *Route) {
-	keys, ok := tableOf(cfg.Sources[r.From])
-	if !ok || at.has("middleware") {
-		return
-	}
-	preset := layout.Find(keys.layout)
-	if preset == nil || preset.Defaults.Retry == nil {
-		return
-	}
-	d := preset.Defaults.Retry
-	retry := Retry{Attempts: d.Attempts, Base: Duration(d.Base), Max: Duration(d.Max), Jitter: d.Jitter, Growth: exponential}
-	if d.Linear {
-		retry.Growth = linear
-	}
-	if d.NextPoll { // a poll that is more frequent than the original's must not hurry
-		pause := max(Duration(d.Base)-keys.poll.Min, Duration(time.Millisecond))
-		retry.Base, retry.Max = pause, pause
-	}
-	for _, m := range r.Middleware {
-		switch of := m.(type) {
-		case *Retry:
-			*of = retry
-		case *Poison:
-			if d.Hold {
-				of.Then = hold
-			}
-		}
-	}
-}

@@ -18,6 +18,10 @@ func (c *checker) listValue(v reflect.Value, f field, at place) {
 		c.decode(v.Index(0), field{typ: v.Type().Elem(), required: true}, at)
 		return
 	}
+	if _, layers := registries[v.Type().Elem()]; layers && at.node.kind == mappingNode {
+		c.addedList(v, f, at)
+		return
+	}
 	if !c.expect(at, listNode) {
 		return
 	}

@@ -23,7 +23,8 @@ var middlewares = newRegistry[Middleware]("middleware",
 )
 
 // DefaultMiddleware is the stack of a route that lists none: poison, retry and
-// timeout with their defaults.
+// timeout with their defaults. In a list of a configuration built in Go, a zero
+// Retry or Poison has the values of the source's layout, as a name alone has in a file.
 func DefaultMiddleware() []Middleware {
 	return []Middleware{
 		middlewares.make("poison"), middlewares.make("retry"), middlewares.make("timeout"),

@@ -26,6 +26,12 @@ func TestMiddleware(t *testing.T) {
 			&Dedupe{Window: day, Store: DedupeMemory, Max: 100_000},
 			&Breaker{Ratio: 0.25, Requests: 20, Interval: Duration(time.Minute), Open: Duration(10 * time.Second), Probes: 1},
 		},
+		"added": {
+			&Metrics{}, &Dedupe{Window: Duration(2 * time.Hour), Store: DedupeSQL}, &Poison{Then: "continue"},
+			&Retry{Attempts: 3, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5, Growth: "exponential"},
+			&Timeout{After: Duration(30 * time.Second)},
+			&Breaker{Failures: 5, Requests: 20, Interval: Duration(time.Minute), Open: Duration(10 * time.Second), Probes: 1},
+		},
 	}
 	for _, r := range cfg.Routes {
 		if !reflect.DeepEqual(r.Middleware, want[r.Name]) {

@@ -50,7 +50,9 @@ const introduction = `## How values are written
 const routesIntroduction = "Each entry of `routes` has a name of at most 48 characters (a-z, 0-9, _ and -)."
 
 const middlewareIntroduction = "A list item is a name (`- retry`), a name with options (`- retry: {attempts: 5}`) or, for " +
-	"some, a name with one value (`- timeout: 30s`, `- throttle: 500/s`). The outermost comes first; each kind can be used once."
+	"some, a name with one value (`- timeout: 30s`, `- throttle: 500/s`). The outermost comes first; each kind can be used once.\n\n" +
+	"A list replaces the default stack, and `validate` says what it leaves out. `middleware: {add: [dedupe: 24h]}` keeps the default and adds to it, each " +
+	"kind at its place ([middleware.md](middleware.md#order)). `retry` and `poison` without keys have the values of the source's layout."
 
 // page builds Markdown.
 type page struct{ out strings.Builder }

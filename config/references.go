@@ -31,7 +31,7 @@ func (cfg *Config) check(c *checker, at place) {
 		cfg.checkProgress(c, route, r, rows)
 		cfg.checkPace(c, route, r)
 		cfg.checkGlobalBatch(c, route, r)
-		cfg.retryAsPreset(route, r)
+		cfg.layersAsPreset(c, route, r)
 		cfg.retryAsWebhook(route, r)
 		cfg.checkPoison(c, at, route, r, usedDestinations)
 		cfg.checkRoute(c, route, r)
@@ -99,12 +99,13 @@ func (c *checker) unused(section place, what string, used map[string]bool) {
 
 // checkPoison looks at the destination that dead messages go to.
 func (cfg *Config) checkPoison(c *checker, at, route place, r *Route, used map[string]bool) {
-	for i, m := range r.Middleware {
+	for _, m := range r.Middleware {
 		p, ok := m.(*Poison)
 		if !ok || p == nil || p.To == "" {
 			continue
 		}
-		to := route.child("middleware").item(i).child("poison").child("to")
+		item, _ := layerPlace(route, "poison")
+		to := item.child("poison").child("to")
 		c.reference(to, "destination", p.To, at.child("destinations"))
 		used[p.To] = true
 		cfg.checkTopics(c, to, r, p.To)
@@ -149,7 +150,7 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 			c.add(at.child("order"), "rows of a queue table are claimed, not read by position").hint("use order: group")
 		}
 		if queued(src) {
-			checkHold(c, at.child("middleware"), r)
+			checkHold(c, at, r)
 		}
 	}
 	checkOffsets(c, at.child("start"), r, src)
@@ -186,9 +187,10 @@ func (p *Postgres) groupHint() string {
 // checkHold refuses to hold groups of a queue table: it has no status for that,
 // and other programs that use the table would not know.
 func checkHold(c *checker, at place, r *Route) {
-	for i, m := range r.Middleware {
+	for _, m := range r.Middleware {
 		if p, ok := m.(*Poison); ok && p != nil && p.Then == "hold" {
-			c.add(at.item(i), "then: hold cannot hold a group of a queue table, which has no status for it").hint("use then: continue")
+			item, _ := layerPlace(at, "poison")
+			c.add(item, "then: hold cannot hold a group of a queue table, which has no status for it").hint("use then: continue")
 		}
 	}
 }

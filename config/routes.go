@@ -14,7 +14,7 @@ type Route struct {
 	Poll       *Pace        `yaml:"poll" doc:"Poll interval of this route, if longer than that of its source. For append-only tables only. Default: each poll of the source."`
 	Progress   *Progress    `yaml:"progress" doc:"With a source of layout {layouts with progress}: the row in its progress_table that shows the route's progress, and by which SQL can pause, resume, reset and move it. See docs/crablet.md."`
 	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes; with order: global it has one, and the default is 4096."`
-	Middleware []Middleware `yaml:"middleware" doc:"Middleware around the delivery, outermost first. Default: poison, retry, timeout; with a named layout retry is that of the original (docs/layouts.md)."`
+	Middleware []Middleware `yaml:"middleware" doc:"Middleware around the delivery, outermost first; {add: [...]} adds to the default. Default: poison, retry, timeout. With a named layout, retry and poison without keys are those of the original (docs/layouts.md)."`
 
 	// To is the destination: one of Targets.
 	To string `yaml:"-"`
@@ -73,15 +73,20 @@ func (t TagMatch) matches(tags map[string]string) bool {
 var routeName = regexp.MustCompile(`^[a-z0-9_-]{1,48}$`)
 
 func (r *Route) check(c *checker, at place) {
-	if !at.has("middleware") {
-		r.Middleware = DefaultMiddleware()
-	}
 	if !routeName.MatchString(r.Name) {
 		c.add(at.key(), "%q is not a name for a route", shorten(r.Name)).
 			hint("use at most 48 of a-z, 0-9, _ and -")
 	}
 	r.checkTargets(c, at.child("to"))
-	r.checkStack(c, at.child("middleware"))
+	switch list := at.child("middleware"); {
+	case !list.found:
+		r.Middleware = DefaultMiddleware()
+	case list.node.kind == mappingNode:
+		r.checkStack(c, list.child(addKey), false)
+		r.Middleware = withAdded(r.Middleware)
+	default:
+		r.checkStack(c, list, true)
+	}
 }
 
 // checkTargets looks for repetitions and for names that the list would make too long.
@@ -99,8 +104,8 @@ func (r *Route) checkTargets(c *checker, at place) {
 	}
 }
 
-// checkStack refuses stacks that cannot do what they say.
-func (r *Route) checkStack(c *checker, at place) {
+// checkStack refuses stacks that cannot do what they say; ordered is false if the order of the list does not count.
+func (r *Route) checkStack(c *checker, at place, ordered bool) {
 	first := map[string]int{}
 	for i, m := range r.Middleware {
 		if m == nil {
@@ -112,11 +117,11 @@ func (r *Route) checkStack(c *checker, at place) {
 			continue
 		}
 		first[kind] = i
-		if _, retried := first["retry"]; retried && kind == "poison" {
+		if _, retried := first["retry"]; retried && ordered && kind == "poison" {
 			c.add(at.item(i), "poison inside of retry would never see the last attempt").
 				hint("list poison before retry: the outermost comes first")
 		}
-		if _, broken := first["breaker"]; broken && kind == "retry" {
+		if _, broken := first["breaker"]; broken && ordered && kind == "retry" {
 			c.add(at.item(i), "retry inside of the breaker decides before the breaker can give attempts back").
 				hint("list retry before breaker: the outermost comes first")
 		}

@@ -209,6 +209,11 @@ func (s schemaMaker) list(t reflect.Type, f field) object {
 	if least, err := strconv.Atoi(f.min); err == nil {
 		out["minItems"] = least
 	}
+	if registries[t.Elem()] != nil {
+		return object{"anyOf": []any{out, object{
+			"type": "object", "properties": object{addKey: out}, "required": []string{addKey}, "additionalProperties": false,
+		}}}
+	}
 	if f.single {
 		return object{"anyOf": []any{out["items"], out}}
 	}

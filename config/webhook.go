@@ -151,15 +151,9 @@ func (cfg *Config) retryAsWebhook(at place, r *Route) {
 			return
 		}
 	}
-	list := at.child("middleware")
-	for i, m := range r.Middleware {
-		retry, ok := m.(*Retry)
-		if !ok || retry == nil {
-			continue
+	for _, m := range r.Middleware {
+		if retry, ok := m.(*Retry); ok && retry != nil && bare(at, "retry") {
+			*retry = webhookRetry
 		}
-		if at.has("middleware") && len(list.item(i).child("retry").entries()) > 0 {
-			continue
-		}
-		*retry = webhookRetry
 	}
 }

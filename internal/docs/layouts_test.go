@@ -196,7 +196,7 @@ func settingsText(b *strings.Builder, p *layout.Preset) {
 		default:
 			text += fmt.Sprintf("base: %s, max: %s, jitter: %v", short(r.Base), short(r.Max), r.Jitter)
 		}
-		settings = append(settings, [2]string{"`retry` of routes without `middleware`", text})
+		settings = append(settings, [2]string{"`retry` without keys", text})
 	}
 	for _, s := range settings {
 		if s[1] != "" {

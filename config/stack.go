@@ -1,0 +1,123 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+// addKey is the key of a mapping that stands for a list of middleware: its layers are added to the default stack.
+const addKey = "add"
+
+// stackOrder is where added layers go, outermost first (docs/middleware.md).
+var stackOrder = []string{"metrics", "tracing", "dedupe", "throttle", "poison", "retry", "timeout", "breaker"}
+
+// withAdded returns the default stack with layers added at their places. One of a kind that the stack has replaces it.
+func withAdded(added []Middleware) []Middleware {
+	stack := slices.DeleteFunc(slices.Clone(added), func(m Middleware) bool { return m == nil }) // reported where it was read
+	for _, m := range DefaultMiddleware() {
+		if !has(stack, m.Kind()) {
+			stack = append(stack, m)
+		}
+	}
+	slices.SortStableFunc(stack, func(a, b Middleware) int {
+		return slices.Index(stackOrder, a.Kind()) - slices.Index(stackOrder, b.Kind())
+	})
+	return stack
+}
+
+// has reports whether a stack has a layer of a kind.
+func has(stack []Middleware, kind string) bool {
+	return slices.ContainsFunc(stack, func(m Middleware) bool { return m != nil && m.Kind() == kind })
+}
+
+// addedList reads {add: [...]} in place of a list.
+func (c *checker) addedList(v reflect.Value, f field, at place) {
+	c.unknownKeys(at, []string{addKey})
+	switch add := at.child(addKey); {
+	case !add.found && !at.node.bad && len(at.node.entries) == 0:
+		c.add(at, "the key %s is missing", addKey).hint("write {add: [dedupe: 24h]}, or a list")
+	case add.found && !add.node.bad && c.expect(add, listNode):
+		c.listValue(v, f, add)
+	}
+}
+
+// layerPlace is where a route's file says something of a layer; listed is false if it does not.
+func layerPlace(route place, kind string) (at place, listed bool) {
+	list := route.child("middleware")
+	if list.found && list.node.kind == mappingNode {
+		list = list.child(addKey)
+	}
+	for i, n := range list.node.items {
+		if n.kind == textNode && n.text == kind || n.get(kind) != nil {
+			return list.item(i), true
+		}
+	}
+	return list, false
+}
+
+// bare reports whether a route's file says nothing of a layer but its name.
+func bare(route place, kind string) bool {
+	at, listed := layerPlace(route, kind)
+	return !listed || len(at.child(kind).entries()) == 0
+}
+
+// layersAsPreset gives layers of which the file says nothing but their names the values of the preset of the route's source.
+func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
+	keys, ok := tableOf(cfg.Sources[r.From])
+	var preset *layout.Preset
+	if ok {
+		preset = layout.Find(keys.layout)
+	}
+	if preset == nil || preset.Defaults.Retry == nil {
+		leftOut(c, at, r, "")
+		return
+	}
+	d := preset.Defaults.Retry
+	retry := Retry{Attempts: d.Attempts, Base: Duration(d.Base), Max: Duration(d.Max), Jitter: d.Jitter, Growth: exponential}
+	if d.Linear {
+		retry.Growth = linear
+	}
+	if d.NextPoll { // a poll that is more frequent than the original's must not hurry
+		pause := max(Duration(d.Base)-keys.poll.Min, Duration(time.Millisecond))
+		retry.Base, retry.Max = pause, pause
+	}
+	for _, m := range r.Middleware {
+		switch of := m.(type) {
+		case *Retry:
+			if bare(at, "retry") {
+				*of = retry
+			} else if item, _ := layerPlace(at, "retry"); !item.child("retry").has("attempts") && d.Attempts != of.Attempts {
+				c.note(item.child("retry").key(), "%d attempts are made; without keys retry has the %d of layout %s", of.Attempts, d.Attempts, preset.Name).
+					hint("add attempts: %d", d.Attempts)
+			}
+		case *Poison:
+			if d.Hold && bare(at, "poison") && r.Order != "none" {
+				of.Then = hold
+			}
+		}
+	}
+	leftOut(c, at, r, preset.Name)
+}
+
+// leftOut says what of the default stack a list leaves out, and warns where that takes the original's behaviour from a layout.
+func leftOut(c *checker, at place, r *Route, layout string) {
+	var names []string
+	for _, m := range DefaultMiddleware() {
+		if !has(r.Middleware, m.Kind()) {
+			names = append(names, m.Kind())
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	list, report, why := at.child("middleware"), c.note, ""
+	if layout != "" && (slices.Contains(names, "retry") || slices.Contains(names, "poison")) {
+		report, why = c.warn, ", so messages fail by other rules than with layout "+layout
+	}
+	report(list.key(), "leaves out %s of the default stack%s", strings.Join(names, " and "), why).
+		hint("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", strings.Join(names, " and "))
+}
