@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -70,7 +71,8 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	return relay, nil
 }
 
-// Run connects, checks sources and destinations, and delivers until ctx ends. Then
+// Run connects, checks sources and destinations, and delivers until ctx ends. A start during which
+// a connection is cut is tried again for some seconds; any other problem of a start is returned at once. At the end
 // it drains: reading stops, messages in flight are finished and settled, and the
 // lanes are released. It returns nil after a clean drain, and [ErrCutOff] after one
 // that did not end in time. Closing parts at the end may take the rest of the drain
@@ -95,6 +97,15 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, o.admin.Close()) }()
 	}
+	err = o.work(ctx)
+	for tries := 0; o.startsAgain(ctx, tries, err); tries++ {
+		err = o.work(ctx)
+	}
+	return err
+}
+
+// work runs one generation after the other until ctx ends or one of them fails.
+func (o *Outrider) work(ctx context.Context) error {
 	next, err := prepare(ctx, assembly.NewBuilder(o.cfg, o.options))
 	if err != nil && ctx.Err() != nil {
 		return nil // asked to stop before it began: nothing is in flight
@@ -103,6 +114,32 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		next, err = o.serve(ctx, next)
 	}
 	return err
+}
+
+// How often a start is tried again, and the first pause before that; each is twice as long as the one before: together 6 s.
+const (
+	startsMost = 6
+	startPause = 100 * time.Millisecond
+)
+
+// startsAgain reports whether a start that failed is to be tried again, after a pause: when a connection was cut. A relay that has
+// started rides such errors out by itself. A part that the program supplied was closed with the start.
+func (o *Outrider) startsAgain(ctx context.Context, tries int, err error) bool {
+	select {
+	case <-o.ready:
+		return false
+	default:
+	}
+	if ctx.Err() != nil || tries == startsMost || len(o.options.Destinations)+len(o.options.Subscribers) > 0 || !assembly.WasCut(err) {
+		return false
+	}
+	pause := startPause << tries
+	o.log.Warn("a connection was cut during the start, which is tried again", "in", pause.String(), "error", err)
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+	return true
 }
 
 // record has the console keep its history until the returned function is called.

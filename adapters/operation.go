@@ -101,10 +101,10 @@ func (o *Operation) PerSecond() float64 {
 	return float64(o.Done-o.TakenDone) / took
 }
 
-// Command is what a step of the operation does with parked messages.
+// Command is what a step of the operation does with parked messages; of a planned one, which has no CreatedAt yet, what it would do now.
 func (o *Operation) Command() ParkedCommand {
 	c := ParkedCommand{Action: ParkedAction(o.Kind), Filter: o.Filter, All: o.All, By: o.By}
-	if c.Filter.Before.IsZero() || o.CreatedAt.Before(c.Filter.Before) {
+	if !o.CreatedAt.IsZero() && (c.Filter.Before.IsZero() || o.CreatedAt.Before(c.Filter.Before)) {
 		c.Filter.Before = o.CreatedAt // what is parked later was not meant
 	}
 	c.Filter.After = o.Place.Parked

@@ -255,7 +255,7 @@ func (c *Console) look(ctx context.Context) *Snapshot {
 		slices.SortFunc(s.Lanes, func(a, b adapters.LaneStatus) int { // a database may sort names in another way
 			return cmp.Or(strings.Compare(a.Route, b.Route), cmp.Compare(a.Slot, b.Slot))
 		})
-		c.lookForTransactions(ctx, op, s.Routes)
+		op.lookForTransactions(ctx, c.open, s.Routes)
 		if w := c.watch.Load(); w != nil {
 			for i := range s.Routes {
 				s.Routes[i].Overdue = w.overdue(s.Routes[i].Route)
@@ -299,8 +299,8 @@ func (c *Console) known(running map[string]Route) []RouteStatus {
 	return rows
 }
 
-// lookForTransactions notes on routes what keeps rows of their sources from being seen.
-func (c *Console) lookForTransactions(ctx context.Context, op *Operator, rows []RouteStatus) {
+// lookForTransactions notes on routes what keeps rows of their sources from being seen; known is what was found out before, by source.
+func (op *Operator) lookForTransactions(ctx context.Context, known map[string]openTransactions, rows []RouteStatus) {
 	from := map[string]string{}
 	for _, r := range op.build.Config.Routes {
 		from[r.Name] = r.From
@@ -311,14 +311,14 @@ func (c *Console) lookForTransactions(ctx context.Context, op *Operator, rows []
 		if source == "" || r.SourceError != "" || r.State == StateStopped {
 			continue
 		}
-		o, ok := c.open[source]
+		o, ok := known[source]
 		age := transactionsAge
 		if o.text != "" {
 			age = snapshotAge // it may have been ended just now
 		}
 		if !ok || time.Since(o.at) > age {
 			o = op.longTransactions(ctx, r.Route)
-			c.open[source] = o
+			known[source] = o
 		}
 		r.LongTransaction, r.LongTransactionFix, r.LongTransactionID = o.text, o.fix, o.id
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // eventPlace begins the place of a row.
@@ -151,6 +152,7 @@ func (s *search) inQueue(r *foundRow) EventPlace {
 	case adapters.RowDead:
 		p.Where, p.Text, p.Action = EventDead, "dead: its attempts are used up", "redrive or purge it"
 		p.Status, p.Parked = adapters.ParkedDead, timeOf(r.Changed)
+		p.Attempts = config.DeadAttempts(s.op.build.Config.Sources[r.source], r.Attempts)
 	case adapters.RowOther:
 		p.Where, p.Text = EventForeign, "the layout does not know its status: no relay processes it"
 	}

@@ -24,6 +24,7 @@ type ParkedMessage struct {
 // deadSource is a source whose table keeps its dead rows.
 type deadSource struct {
 	name   string
+	source config.Source
 	rows   adapters.DeadRows
 	store  adapters.StateStore
 	routes []config.Route // that read it, in the order of the configuration
@@ -39,7 +40,7 @@ func (op *Operator) deadSources(ctx context.Context, f adapters.ParkedFilter) (a
 	for _, r := range op.build.Config.Routes {
 		s := index[r.From]
 		if s == nil {
-			s = &deadSource{name: r.From}
+			s = &deadSource{name: r.From, source: op.build.Config.Sources[r.From]}
 			index[r.From] = s
 			all = append(all, s)
 		}
@@ -93,9 +94,9 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 	for i := range rows {
 		r := &rows[i]
 		route := s.route(&r.Row)
-		status := adapters.ParkedDead
+		status, attempts := adapters.ParkedDead, config.DeadAttempts(s.source, r.Attempts)
 		if r.At.Retrying {
-			status = adapters.ParkedRetrying
+			status, attempts = adapters.ParkedRetrying, r.Attempts
 		}
 		if f.Status != "" && f.Status != status || f.Route != "" && f.Route != route || f.Type != "" && f.Type != r.Row.Type {
 			continue
@@ -106,7 +107,7 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 			metadata = r.Row.Metadata(fmt.Sprintf("%s/%02d", route, r.Row.Slot))
 		}
 		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, At: ParkedPlace{Source: s.name, Dead: r.At}, Parked: adapters.Parked{
-			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: status, Attempts: r.Attempts, NextAttemptAt: r.Due,
+			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: status, Attempts: attempts, NextAttemptAt: r.Due,
 			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload, Size: int64(len(r.Row.Payload))}})
 	}
 	return p, nil

@@ -1,24 +1,39 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
 // missingTopic is in the error of an address that is a topic which can be created.
 const missingTopic = "does not exist: create it with kafka-topics.sh"
 
+// TopicCommand is the command that creates the topic which an address of the route is, if that is what it lacks; otherwise empty.
+func (p *RouteStatus) TopicCommand(s *Stop) string {
+	if !strings.Contains(s.Reason, missingTopic) {
+		return ""
+	}
+	return "outrider topic create " + cmp.Or(p.to, "DESTINATION") + " " + s.Address + " --yes"
+}
+
 // CreateTopic creates a topic that a destination may deliver to, and returns false if it exists.
 func (op *Operator) CreateTopic(ctx context.Context, destination string, topic adapters.NewTopic, by string) (created bool, err error) {
 	section, ok := op.build.Config.Destinations[destination]
 	if !ok {
 		return false, &unknownDestination{destination, op.build.Config.Partial, assembly.SortedNames(op.build.Config.Destinations)}
+	}
+	if err := op.produced(destination, section, topic.Name); err != nil {
+		return false, err
 	}
 	k := op.build.Destination(destination)
 	if k.Examine == nil {
@@ -50,6 +65,49 @@ func (op *Operator) CreateTopic(ctx context.Context, destination string, topic a
 	}
 	return true, recordIn(ctx, op.storeOf(destination), by, "create topic", 1, "destination", destination, "topic", topic.Name,
 		"partitions", number(topic.Partitions), "replicas", number(topic.Replicas))
+}
+
+// ofOneField is a template of a topic that has one field of the message in it, which a route can match.
+var ofOneField = regexp.MustCompile(`^([^{]*)\{\{-?\s*\.(Type|AggregateType|Tenant)\s*-?\}\}([^{]*)$`)
+
+// produced refuses a topic to which no route that uses the destination can lead a message. Whether the template as such leads to
+// the topic the destination says; where a topic has several fields, or functions, that is all that is checked.
+func (op *Operator) produced(destination string, section config.Destination, topic string) error {
+	k, ok := section.(*config.Kafka)
+	if !ok {
+		return nil
+	}
+	field := ofOneField.FindStringSubmatch(string(k.Topic))
+	if field == nil {
+		return nil
+	}
+	value := strings.TrimSuffix(strings.TrimPrefix(topic, field[1]), field[3])
+	var m config.Match
+	for _, r := range op.build.Config.Routes {
+		if r.To != destination && !poisons(&r, destination) {
+			continue
+		}
+		switch field[2] {
+		case "Type":
+			m = config.Match{Types: r.Match.Types}
+		case "AggregateType":
+			m = config.Match{AggregateTypes: r.Match.AggregateTypes}
+		default:
+			m = config.Match{Tenants: r.Match.Tenants}
+		}
+		if m.Matches(config.Event{Type: value, AggregateType: value, Tenant: value}) {
+			return nil
+		}
+	}
+	return refused("no route leads to topic %q of destination %q: none of those that use it matches a message whose %s is %q", topic, destination, field[2], value)
+}
+
+// poisons reports whether a route sends its dead messages to a destination.
+func poisons(r *config.Route, destination string) bool {
+	return slices.ContainsFunc(r.Middleware, func(m config.Middleware) bool {
+		p, ok := m.(*config.Poison)
+		return ok && p.To == destination
+	})
 }
 
 // storeOf is the state store of a route that leads to a destination; of none: any.

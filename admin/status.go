@@ -12,7 +12,11 @@ import (
 // the instances. running is what the relay's own process knows, by route, as
 // [RunningRoutes] asks for it.
 func (op *Operator) Status(ctx context.Context, running map[string]Route, wants func(route string) bool) ([]RouteStatus, []Member, error) {
-	return op.status(ctx, &looks{}, running, wants)
+	rows, members, err := op.status(ctx, &looks{}, running, wants)
+	if err == nil {
+		op.lookForTransactions(ctx, map[string]openTransactions{}, rows)
+	}
+	return rows, members, err
 }
 
 // status is [Operator.Status] with what was found out before.

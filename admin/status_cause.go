@@ -87,7 +87,7 @@ func (c *Cause) explain(p *RouteStatus) {
 			c.Action = "restart it: it may be frozen or unable to read the source"
 		}
 	case CauseAddress:
-		c.address(p.Down)
+		c.address(p)
 	case CauseGroupHeld:
 		c.Text = counted(p.Held, "message is held", "messages are held") + fmt.Sprintf(", %d waiting behind others", p.Waiting)
 		c.failing(p.Failing, "redrive or skip the first message of the group")
@@ -138,7 +138,8 @@ func writeAction(err string) string {
 }
 
 // address takes the address that is worst off: one that only an operator can bring back.
-func (c *Cause) address(down []Stop) {
+func (c *Cause) address(p *RouteStatus) {
+	down := p.Down
 	worst := &down[0]
 	for i := range down {
 		if down[i].Durable {
@@ -156,11 +157,12 @@ func (c *Cause) address(down []Stop) {
 		return
 	}
 	c.Text += " is unavailable: " + without(worst.Reason, worst.Address)
-	c.Missing = strings.Contains(worst.Reason, missingTopic)
+	create := p.TopicCommand(worst)
+	c.Missing = create != ""
 	c.Action = "fix the receiver; Outrider is probing it and resumes when it answers"
 	switch {
 	case c.Missing:
-		c.Action = "create the topic; Outrider is probing it and resumes when it exists"
+		c.Action = "create the topic: " + create + "; Outrider is probing it and resumes when it exists"
 	case !strings.Contains(worst.Address, "://"):
 		c.Action = "fix the destination; Outrider is probing it and resumes when it answers"
 	}

@@ -53,6 +53,8 @@ type RouteStatus struct {
 	LongTransaction    string `json:"-"` // a transaction of the source that has been open for long
 	LongTransactionFix string `json:"-"`
 	LongTransactionID  string `json:"-"` // empty: it cannot be ended from here
+
+	to string // its destination
 }
 
 // EachLane makes a row of each lane.
@@ -86,7 +88,7 @@ func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []RouteStatus {
 		return &rows[i]
 	}
 	for _, r := range cfg.Routes {
-		row(r.Name)
+		row(r.Name).to = r.To
 	}
 	for _, l := range lanes {
 		row(l.Route).Add(l)

@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -27,9 +25,6 @@ type TailOptions struct {
 
 // tailPause is how often a table is looked at while nothing comes.
 const tailPause = 250 * time.Millisecond
-
-// tailBatch is how many rows of a slot are read at once.
-const tailBatch = 100
 
 // Tail calls show for the rows of a source, or for those of a route's source
 // that the route matches, in the order in which they become visible. It only
@@ -99,15 +94,15 @@ func (e *unknownSource) Error() string {
 
 // tail is a reader of its own.
 type tail struct {
-	source  adapters.Source
-	opts    TailOptions
-	match   func(*adapters.Row) bool
-	show    func(*adapters.Row) error
-	cursors []adapters.Cursor
-	shown   int
+	source adapters.Source
+	opts   TailOptions
+	match  func(*adapters.Row) bool
+	show   func(*adapters.Row) error
+	at     adapters.Cursor // of all slots
+	shown  int
 }
 
-func (t *tail) begin(ctx context.Context) error {
+func (t *tail) begin(ctx context.Context) (err error) {
 	start := t.opts.From.Start
 	switch {
 	case t.opts.From.Position > 0:
@@ -115,16 +110,11 @@ func (t *tail) begin(ctx context.Context) error {
 	case start.Kind == "":
 		start.Kind = adapters.StartEnd
 	}
-	c, err := t.source.Start(ctx, start)
-	if err != nil {
+	if t.at, err = t.source.Start(ctx, start); err != nil {
 		return err
 	}
 	if t.opts.From.Position > 0 {
-		c.Position = t.opts.From.Position - 1
-	}
-	t.cursors = make([]adapters.Cursor, adapters.Slots)
-	for slot := range t.cursors {
-		t.cursors[slot] = c
+		t.at.Position = t.opts.From.Position - 1
 	}
 	return nil
 }
@@ -133,23 +123,8 @@ func (t *tail) follow(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		rows, drained, err := t.read(ctx)
-		if err != nil {
+		if more, err := t.readOn(ctx, t.take); err != nil || !more {
 			return err
-		}
-		for _, row := range rows {
-			if !t.wants(row) {
-				continue
-			}
-			if err := t.show(row); err != nil {
-				return err
-			}
-			if t.shown++; t.shown == t.opts.Max {
-				return nil
-			}
-		}
-		if !drained {
-			continue
 		}
 		timer.Reset(tailPause)
 		select {
@@ -160,28 +135,41 @@ func (t *tail) follow(ctx context.Context) error {
 	}
 }
 
-// read reads on in all slots. Rows are shown by position, as far as they come
-// from one read: those that a slot has more of are shown later.
-func (t *tail) read(ctx context.Context) (rows []*adapters.Row, drained bool, err error) {
-	reads := make([]adapters.Read, len(t.cursors))
-	for slot, c := range t.cursors {
-		reads[slot] = adapters.Read{Slot: slot, From: c, Limit: tailBatch}
+// take shows a row; more is false when it was the last one to show.
+func (t *tail) take(row *adapters.Row) (more bool, err error) {
+	if !t.wants(row) {
+		return true, nil
 	}
-	results, err := t.source.Fetch(ctx, reads, func(_ int, row *adapters.Row) bool {
-		kept := *row // the source may use the memory of a row again
-		rows = append(rows, &kept)
-		return true
-	})
+	t.shown++
+	return t.shown != t.opts.Max, t.show(row)
+}
+
+// readOn passes on what has become visible since the last call, in order, and moves to its end; take returns false, or an
+// error, to stop it.
+func (t *tail) readOn(ctx context.Context, take func(*adapters.Row) (more bool, err error)) (more bool, err error) {
+	end, err := t.source.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
-	drained = true
-	for slot, r := range results {
-		t.cursors[slot] = r.Next
-		drained = drained && r.Drained
+	if end.Position <= t.at.Position { // nothing was written, or the newest rows were removed
+		end.Position, end.Anchor = t.at.Position, t.at.Anchor
 	}
-	slices.SortStableFunc(rows, func(a, b *adapters.Row) int { return cmp.Compare(a.Position, b.Position) })
-	return rows, drained, nil
+	if end.SamePlace(t.at) {
+		return true, nil
+	}
+	m := newMerge(t.source, t.at, end)
+	for !m.over() {
+		if err := m.fill(ctx); err != nil {
+			return false, err
+		}
+		for row := m.next(); row != nil; row = m.next() {
+			if more, err := take(row); err != nil || !more {
+				return false, err
+			}
+		}
+	}
+	t.at = end
+	return true, nil
 }
 
 func (t *tail) wants(row *adapters.Row) bool {

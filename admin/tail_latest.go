@@ -51,29 +51,18 @@ func (c *Console) Latest(ctx context.Context, name string, opts TailOptions) (ro
 	return rows, err
 }
 
-// latestReads bounds how often the rest of a busy table is read.
-const latestReads = 4
-
 // latest reads to the end and returns the last rows, newest first.
 func (t *tail) latest(ctx context.Context) (rows []*adapters.Row, err error) {
-	for range latestReads {
-		found, drained, err := t.read(ctx)
-		if err != nil {
-			return nil, err
+	_, err = t.readOn(ctx, func(row *adapters.Row) (bool, error) {
+		if t.wants(row) {
+			row.ID, row.Type, row.Group = strings.Clone(row.ID), strings.Clone(row.Type), strings.Clone(row.Group)
+			rows = append(rows, row)
 		}
-		for _, row := range found {
-			if t.wants(row) {
-				row.ID, row.Type, row.Group = strings.Clone(row.ID), strings.Clone(row.Type), strings.Clone(row.Group)
-				rows = append(rows, row)
-			}
-		}
-		if drained {
-			break
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b *adapters.Row) int { return int(min(max(b.Position-a.Position, -1), 1)) })
+		return true, nil
+	})
+	slices.Reverse(rows)
 	if t.opts.Max > 0 && len(rows) > t.opts.Max {
 		rows = rows[:t.opts.Max]
 	}
-	return rows, nil
+	return rows, err
 }

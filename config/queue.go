@@ -139,6 +139,16 @@ func tableOf(src Source) (*tableKeys, bool) {
 	return nil, false
 }
 
+// DeadAttempts is how many attempts a dead row of a source had whose column for attempts says so many.
+func DeadAttempts(src Source, column int) int {
+	if k, ok := tableOf(src); ok {
+		if preset := layout.Find(k.layout); preset != nil && preset.Queue != nil && preset.Queue.DeadKeepsRetries {
+			return column + 1
+		}
+	}
+	return column
+}
+
 func (k *tableKeys) queued() bool {
 	if preset := layout.Find(k.layout); preset != nil {
 		return preset.Queue != nil

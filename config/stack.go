@@ -100,11 +100,15 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 			}
 		}
 	}
-	leftOut(c, at, r, preset.Name)
+	original := []string{"retry"}
+	if d.Hold {
+		original = append(original, "poison")
+	}
+	leftOut(c, at, r, preset.Name, original...)
 }
 
-// leftOut says what of the default stack a list leaves out, and warns where that takes the original's behaviour from a layout.
-func leftOut(c *checker, at place, r *Route, layout string) {
+// leftOut says what of the default stack a list leaves out, and warns where that is one of the layers that are the original's.
+func leftOut(c *checker, at place, r *Route, layout string, original ...string) {
 	var names []string
 	for _, m := range DefaultMiddleware() {
 		if !has(r.Middleware, m.Kind()) {
@@ -115,9 +119,9 @@ func leftOut(c *checker, at place, r *Route, layout string) {
 		return
 	}
 	list, report, why := at.child("middleware"), c.note, ""
-	if layout != "" && (slices.Contains(names, "retry") || slices.Contains(names, "poison")) {
+	if slices.ContainsFunc(names, func(name string) bool { return slices.Contains(original, name) }) {
 		report, why = c.warn, ", so messages fail by other rules than with layout "+layout
 	}
-	report(list.key(), "leaves out %s of the default stack%s", strings.Join(names, " and "), why).
-		hint("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", strings.Join(names, " and "))
+	report(list.key(), "leaves out %s of the default stack%s", strings.Join(names, ", "), why).
+		hint("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", strings.Join(names, ", "))
 }

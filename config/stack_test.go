@@ -47,7 +47,7 @@ func TestMiddlewareIsAddedToTheStackOfALayout(t *testing.T) {
 				t.Errorf("%s%s: %v", layout, route, found)
 			}
 		}
-		if _, cfg := stackOf(t, layout, ", middleware: [dedupe: 24h]"); !mentions(cfg.Warnings, "leaves out poison and retry and timeout of the default stack, so messages fail by other rules than with layout "+layout) {
+		if _, cfg := stackOf(t, layout, ", middleware: [dedupe: 24h]"); !mentions(cfg.Warnings, "leaves out poison, retry, timeout of the default stack, so messages fail by other rules than with layout "+layout) {
 			t.Errorf("%s: a list without retry: %v", layout, cfg.Warnings)
 		}
 		if _, cfg := stackOf(t, layout, ", middleware: [poison, retry: {base: 5s}, timeout]"); mentions(cfg.Notes, "of layout "+layout) != (want.attempts != 10) {
@@ -69,7 +69,7 @@ func mentions(list []*Error, text string) bool {
 func TestValidateSaysWhatAListLeavesOut(t *testing.T) {
 	t.Parallel()
 	for route, want := range map[string]string{
-		", middleware: [dedupe: 24h, poison]": "leaves out retry and timeout of the default stack", ", middleware: {add: [breaker]}": "", "": "",
+		", middleware: [dedupe: 24h, poison]": "leaves out retry, timeout of the default stack", ", middleware: {add: [breaker]}": "", "": "",
 	} {
 		_, cfg := stackOf(t, "outrider", route)
 		if want == "" && len(cfg.Notes) > 0 || want != "" && !mentions(cfg.Notes, want) || mentions(cfg.Warnings, "leaves out") {

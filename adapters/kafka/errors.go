@@ -98,7 +98,7 @@ func unavailable(topic string, err error) error {
 	known := true
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		hint = fmt.Sprintf("topic %q does not exist: create it with kafka-topics.sh --create --topic %s --bootstrap-server ...", topic, topic)
+		hint = fmt.Sprintf("topic %q does not exist: create it with kafka-topics.sh --create --topic %s --bootstrap-server ..., or outrider topic create DESTINATION %s --yes", topic, topic, topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		hint = fmt.Sprintf("no permission to write to topic %q: grant WRITE and DESCRIBE on it", topic)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):

@@ -41,6 +41,9 @@ func refused(err error) error {
 	return err
 }
 
+// ConnectionLost reports whether an error of this package is about a connection that ended early.
+func ConnectionLost(err error) bool { return mongo.IsNetworkError(err) && !mongo.IsTimeout(err) }
+
 // plain is an error in fewer words.
 type plain struct {
 	text string

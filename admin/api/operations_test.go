@@ -52,6 +52,8 @@ func testOperations(t *testing.T, s *site) {
 	}
 	s.refused(http.StatusNotFound, "read", "GET", "/operations/none", "")
 	s.want("operate", "POST", "/operations", `{"kind": "redrive", "type": "order.created", "dry_run": true}`, `"total":5`, `"operations":[]`, `"messages":5`)
+	s.want("operate", "POST", "/operations", `{"kind": "redrive", "before": "9000-01-01T00:00:00Z", "dry_run": true}`, `"total":5`, `"messages":5`)
+	s.want("operate", "POST", "/operations", `{"kind": "redrive", "type": "order.created", "before": "2020-01-01T00:00:00Z", "dry_run": true}`, `"total":0`)
 	if n := s.count(`SELECT count(*) FROM outrider_operation`); n != 0 {
 		t.Errorf("%d operations after a dry run and refused orders", n)
 	}
@@ -76,7 +78,7 @@ func testOperations(t *testing.T, s *site) {
 
 	s.wrong.Store(false)
 	took := s.took.Load()
-	redrive := s.created("operate", `{"kind": "redrive", "error": "unknown customer", "by": "alice"}`)
+	redrive := s.created("operate", `{"kind": "redrive", "error": "unknown customer", "before": "9000-01-01T00:00:00Z", "by": "alice"}`)
 	if o := s.ended(redrive); o["done"] != 2.0 {
 		t.Errorf("the redrive ended as %v", o)
 	}

@@ -51,6 +51,9 @@ routes:
 		{args: "parked list", out: []string{"TABLE", "parked-1", "e1", "EVENT:g1", "order.made", "outbox_events", "answers 427"}},
 		{args: "parked list --route rest -o json", out: []string{`"id": "e5"`, `"table": "outbox_events"`, `"source": "shop"`}},
 		{args: "parked list --limit 2", out: []string{"parked-1", "e1"}, err: []string{"more messages match"}},
+		{args: "parked list --route rest --older-than 1ms -o json", out: []string{`"attempts": 4`}}, // three retries in the table
+		{args: "event e2", out: []string{"failed attempts", "4"}},
+		{args: "parked purge --route rest --older-than 1h --dry-run", out: []string{"0 messages would be purged"}},
 		{args: "parked show e2", out: []string{"table outbox_events of source shop", "answers 422", `"type": "order.made"`}},
 		{args: "status -o json", out: []string{`"dead_rows": 4`, `"dead": 5`, `"dead_rows": 2`}},
 		{args: "parked redrive --type order.made --error ANSWERS --dry-run", out: []string{"orders  dead    4", "4 messages would be redriven"}},

@@ -71,7 +71,15 @@ func TestWhatASourceCannotDoIsSaid(t *testing.T) {
 func TestTopicsByCommand(t *testing.T) {
 	t.Parallel()
 	brokers, topic := testenv.Kafka(t), fmt.Sprintf("command-%d", time.Now().UnixNano())
-	s := newSite(t, fmt.Sprintf("destinations: {bus: {type: kafka, brokers: [%q], topic: %s}}\nroutes: {orders: {from: app, to: bus}}\n", brokers[0], topic))
+	s := newSite(t, fmt.Sprintf(`
+destinations:
+  bus: {type: kafka, brokers: [%q], topic: %s}
+  typed: {type: kafka, brokers: [%q], topic: "%s-{{.Type}}", topics: ["*"]}
+  dead: {type: kafka, brokers: [%q], topic: "%s-dead-{{ .AggregateType }}"}
+routes:
+  orders: {from: app, to: bus}
+  typed: {from: app, to: typed, match: {types: ["order.*"], aggregate_types: [order]}, middleware: {add: [poison: {to: dead}]}}
+`, brokers[0], topic, brokers[0], topic, brokers[0], topic))
 	for _, st := range []step{
 		{args: "init", out: []string{"created table"}},
 		{args: "topic create bus", code: 2, err: []string{"arg"}},
@@ -80,6 +88,11 @@ func TestTopicsByCommand(t *testing.T) {
 		{args: "topic create bus " + topic, code: 2, err: []string{"pass --yes"}},
 		{args: "topic create bus " + topic + " --dry-run", out: []string{"would create"}},
 		{args: "topic create bus " + topic + " --yes --by alice --partitions 2", out: []string{"created topic " + topic}},
+		{args: "topic create typed " + topic + "-order.made --yes", out: []string{"created topic " + topic + "-order.made"}},
+		{args: "topic create typed " + topic + "-invoice.made --yes", code: 1, err: []string{`no route leads to topic "` + topic + `-invoice.made" of destination "typed"`, `Type is "invoice.made"`}},
+		{args: "topic create typed orders --yes", code: 1, err: []string{"template"}},
+		{args: "topic create dead " + topic + "-dead-order --dry-run", out: []string{"would create"}},
+		{args: "topic create dead " + topic + "-dead-user --dry-run", code: 1, err: []string{"no route leads to topic"}},
 		{args: "topic create bus " + topic + " --yes", out: []string{"exists"}},
 		{args: "topic create bus " + topic + " --yes -o json", out: []string{`"created": false`}},
 	} {

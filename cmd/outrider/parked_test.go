@@ -117,6 +117,26 @@ func TestParkedMessagesAreRedrivenSkippedAndPurged(t *testing.T) {
 	s.runUntil(func() bool { return len(s.parked()) == 0 })
 }
 
+// An age alone selects messages, for every command that takes one, in the count before the change as in the change.
+func TestParkedMessagesAreChangedByTheirAge(t *testing.T) {
+	t.Parallel()
+	accept := &atomic.Bool{}
+	s := parkedSite(t, accept)
+	for _, st := range []step{
+		{args: "parked list --older-than 1ms", out: []string{"a   orders", "b   orders", "c   orders"}},
+		{args: "parked list --older-than 1h", out: []string{"no parked message matches"}},
+		{args: "parked redrive --older-than 1ms --dry-run", out: []string{"3 messages would be redriven"}},
+		{args: "parked redrive --older-than 1h --group g-a", out: []string{"0 messages redriven"}},
+		{args: "parked redrive --older-than 1ms --group g-a --yes", out: []string{"1 message redriven"}, err: []string{"after the messages of its group"}},
+		{args: "parked purge --older-than 1ms --limit 1 --yes", out: []string{"1 message purged"}},
+		{args: "parked purge --older-than 1ms --yes", out: []string{"1 message purged"}},
+		{args: "parked skip --older-than 1ms --yes", out: []string{"1 message skipped"}},
+		{args: "parked list", out: []string{"no parked message matches"}},
+	} {
+		st.run(t, s)
+	}
+}
+
 func TestParkedFlagsThatCannotBeMeant(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, toDiscard)

@@ -71,11 +71,18 @@ func explanation(p *admin.RouteStatus) []string {
 			continue
 		}
 		add("route %s: address %s has been unavailable%s", p.Route, d.Address, why(&d))
+		if create := p.TopicCommand(&d); create != "" {
+			add("  to create it: %s", create)
+		}
 		add("  Outrider is probing it%s and resumes when it answers", nextProbe(&d))
 	}
 	if f := p.Failing; f != nil {
 		add("route %s: %s", p.Route, failureText(f, p))
 		add("  to look closer: outrider parked list --route %s --status %s", p.Route, f.Status)
+	}
+	if p.LongTransaction != "" {
+		add("route %s: %s", p.Route, p.LongTransaction)
+		add("  to end it: %s", p.LongTransactionFix)
 	}
 	if p.Processing != nil && p.Processing.Rows > 0 {
 		add("route %s: %s", p.Route, markedText(p.Processing))

@@ -21,9 +21,10 @@ const (
 	// Other databases of the cluster do not matter.
 	openSQL = `
 SELECT 'transaction', format('pid %s (%s, user %s, %s)', a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.usename, a.state),
-       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, format('SELECT pg_terminate_backend(%s)', a.pid),
-       CASE WHEN ` + others + ` THEN ` + transactionID + ` ELSE '' END
-FROM pg_stat_activity a
+       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint,
+       CASE WHEN o.id = '' THEN format('SELECT pg_terminate_backend(%s)', a.pid)
+            ELSE format('outrider transactions end %s (without Outrider: SELECT pg_terminate_backend(%s))', o.id, a.pid) END, o.id
+FROM pg_stat_activity a CROSS JOIN LATERAL (SELECT CASE WHEN ` + others + ` THEN ` + transactionID + ` ELSE '' END AS id) o
 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
 UNION ALL
 SELECT 'prepared transaction', format('%s (owner %s)', p.gid, p.owner),
