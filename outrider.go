@@ -40,10 +40,11 @@ type Outrider struct {
 	ready      chan struct{}
 	readyMu    sync.Once
 
-	changes   chan *generation // generations that are to take over
-	repolls   chan repolling   // see repoll
-	ended     chan struct{}    // closed when Run has returned
-	reloading sync.Mutex       // held by a Reload
+	pending   atomic.Pointer[[]string] // sections that a reload found changed, and that only a start applies
+	changes   chan *generation         // generations that are to take over
+	repolls   chan repolling           // see repoll
+	ended     chan struct{}            // closed when Run has returned
+	reloading sync.Mutex               // held by a Reload
 }
 
 // phase is the state of a relay that /readyz reports.
@@ -233,6 +234,12 @@ func (o *Outrider) newConsole() *admin.Console {
 			return s.router.Trace(id, at)
 		}
 		return "", nil
+	}
+	r.Pending = func() []string {
+		if p := o.pending.Load(); p != nil {
+			return *p
+		}
+		return nil
 	}
 	r.Probe = func(route, address string) bool {
 		s := o.generation.Load()

@@ -14,8 +14,9 @@ import (
 // errEnded is the error of a reload that the end of the relay came before.
 var errEnded = errors.New("the relay has ended")
 
-// Reload applies another configuration in this process. First everything that it
-// needs is connected and checked, while the relay continues. Then the relay drains,
+// Reload applies another configuration in this process. First it is checked as at a
+// start, while the relay continues: it is refused for what a start is refused for, such as a database
+// that cannot be reached, and a destination that does not answer is only logged. Then the relay drains,
 // and the new configuration continues where the old one stopped; nothing is delivered
 // twice. Reload returns when the new configuration delivers. Where only the section
 // poll of sources has changed, nothing is drained or connected anew: the sources are
@@ -23,8 +24,8 @@ var errEnded = errors.New("the relay has ended")
 // at work, in the rare case that the new one could not start after all: again.
 //
 // The admin server continues meanwhile; /readyz says not ready during the change,
-// and counters begin at 0 again. A change of the section admin has an effect at
-// the next start only. A part that was supplied with [WithDestination],
+// and counters begin at 0 again. The sections admin and log stay as they were at the
+// start of the process; a change of them is logged, and applied by the next start. A part that was supplied with [WithDestination],
 // [WithBatchDestination] or [WithSource] is closed with the configuration that
 // used it, so such a relay cannot be reloaded.
 func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
@@ -42,6 +43,33 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 	default:
 		return errors.New("the relay has not started yet; try again when it is ready")
 	}
+	cfg, pending := o.atStart(cfg)
+	err := o.apply(ctx, cfg)
+	if err == nil {
+		o.pending.Store(&pending)
+		for _, section := range pending {
+			o.log.Warn("reloading: the section " + section + " has changed, which takes effect at the next start of the process only")
+		}
+	}
+	return err
+}
+
+// atStart returns a configuration with those sections that only a start applies as they are at work, and the names of those
+// that differ.
+func (o *Outrider) atStart(cfg *Config) (kept *Config, differ []string) {
+	kept = new(*cfg)
+	kept.Admin, kept.Log = o.cfg.Admin, o.cfg.Log
+	if !reflect.DeepEqual(cfg.Admin, kept.Admin) {
+		differ = append(differ, "admin")
+	}
+	if cfg.Log != kept.Log {
+		differ = append(differ, "log")
+	}
+	return kept, differ
+}
+
+// apply has a configuration take over from the one at work.
+func (o *Outrider) apply(ctx context.Context, cfg *Config) error {
 	if err := o.options.Check(cfg); err != nil {
 		return notUsed(err)
 	}
@@ -61,9 +89,6 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 		return errors.Join(errEnded, next.parts.Close())
 	case <-ctx.Done():
 		return errors.Join(ctx.Err(), next.parts.Close())
-	}
-	if !reflect.DeepEqual(cfg.Admin, o.cfg.Admin) {
-		o.log.Warn("reloading: the section admin has changed, which takes effect at the next start of the process only")
 	}
 	select {
 	case err := <-next.told:

@@ -132,6 +132,62 @@ func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
 	}
 }
 
+// A broker that is down refuses no reload, as it refuses no start: its messages wait, and the log says so.
+func TestG11_ADeadBrokerRefusesNoReload(t *testing.T) {
+	t.Parallel()
+	box, url := newInbox(t)
+	db := filepath.Join(t.TempDir(), "app.db")
+	first := reloadable(t, db, url, "first", "")
+	_, err := admin.Init(t.Context(), first)
+	must(t, err)
+	dead, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+admin: {listen: "127.0.0.1:1"}
+log: {level: debug}
+sources: {app: {type: sqlite, path: %q}}
+destinations: {bus: {type: kafka, brokers: ["127.0.0.1:1"], topic: orders}}
+routes: {all: {from: app, to: bus}}
+`, db))
+	must(t, err)
+	log := &logged{}
+	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	<-o.Ready()
+
+	must(t, o.Reload(t.Context(), dead))
+	if text := log.all(); !strings.Contains(text, "destination is not ready") {
+		t.Errorf("the log does not say that the broker is down:\n%s", text)
+	}
+	m, err := outbox.New("t").Group("g").JSON(1).Build()
+	must(t, err)
+	must(t, admin.Publish(t.Context(), first, "app", m))
+	eventually(t, "the broker's outage is known", func() bool {
+		stats := o.Stats()
+		return len(stats) == 1 && len(stats[0].Down) == 1
+	})
+
+	// What only a start applies is neither applied nor said to be.
+	for _, section := range []string{"admin", "log"} {
+		if !strings.Contains(log.all(), "the section "+section+" has changed, which takes effect at the next start") {
+			t.Errorf("the log does not say that %s has not changed:\n%s", section, log.all())
+		}
+	}
+	if page := get(t, o, "/config"); !strings.Contains(page, "Restart the relay to apply what has changed in admin and log") || strings.Contains(page, "listen: 127.0.0.1:1\n") {
+		t.Errorf("the page shows:\n%s", page)
+	}
+
+	must(t, o.Reload(t.Context(), first))
+	eventually(t, "the message arrives", func() bool { return box.at("/first") == 1 })
+	if page := get(t, o, "/config"); strings.Contains(page, "Restart the relay") {
+		t.Errorf("the page still shows:\n%s", page)
+	}
+	cancel()
+	must(t, <-done)
+}
+
 func TestReloadIsRefusedForSuppliedParts(t *testing.T) {
 	t.Parallel()
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `

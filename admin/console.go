@@ -23,6 +23,9 @@ type Relay struct {
 	Instance func() string                // the name of the process among others; nil: it has none
 	Reload   func(context.Context) error  // reads the configuration file again; nil: it cannot
 
+	// Pending are the sections of the file that a reload has read and only the next start applies. nil: none are known.
+	Pending func() []string
+
 	// Probe tries an address of a route that is down at once, and reports whether it does. nil: it cannot.
 	Probe func(route, address string) bool
 
@@ -155,6 +158,14 @@ func (c *Console) Close() error {
 
 // Config is the configuration at work.
 func (c *Console) Config() *config.Config { return c.relay.Config() }
+
+// Pending are the sections of the configuration file that have changed and take effect at the next start of the process.
+func (c *Console) Pending() []string {
+	if c.relay.Pending == nil {
+		return nil
+	}
+	return c.relay.Pending()
+}
 
 // ErrNoReload is the error of [Console.Reload] where the program has no file to read.
 var ErrNoReload = errors.New("this program cannot read its configuration again: give it outrider.WithReload")

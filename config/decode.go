@@ -107,7 +107,7 @@ func (c *checker) fieldValue(v reflect.Value, f field, at place, keys []string) 
 		c.decode(v, f, at.child(f.name))
 	case f.required && !at.node.partial && !meant(at, f.name, keys):
 		missing := place{at.node, at.name, at.path, false}
-		c.add(missing, "the key %s is missing", f.name).hint("add %s: %s", f.name, firstSentence(f.doc))
+		c.add(missing, "the key %s is missing", f.name).hint("add %s: ... (%s)", f.name, firstSentence(f.doc))
 	}
 }
 

@@ -45,7 +45,7 @@ func (*Listeners) Kind() string { return "listeners" }
 
 // Publisher is a Watermill Publisher given in Go.
 type Publisher struct {
-	Topic Template         `yaml:"topic" default:"{{.Type}}" doc:"Topic to publish to; a template. Default: the type of the message. A destination that is supplied with WithPublisher has no topic."`
+	Topic Template         `yaml:"topic" default:"{{.Type}}" doc:"Topic to publish to, or a template such as {{.Type}}. Default: the type of the message. A destination that is supplied with WithPublisher has no topic."`
 	Batch BatchOfPublisher `yaml:"batch" doc:"Limits of one batch, for a destination that is supplied with WithPublisher."`
 }
 

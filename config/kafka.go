@@ -9,7 +9,7 @@ import (
 // in-sync replicas.
 type Kafka struct {
 	Brokers         []string `yaml:"brokers" required:"true" min:"1" doc:"Bootstrap addresses, as host:port."`
-	Topic           Template `yaml:"topic" required:"true" doc:"Topic; a template."`
+	Topic           Template `yaml:"topic" required:"true" doc:"Topic to write to, or a template such as {{.Type}}."`
 	Topics          []Glob   `yaml:"topics" doc:"Topics that a template may produce, as patterns such as orders.*; a message of another topic is dead. If the topic is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any topic. A template never produces a topic that begins with _."`
 	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"Format of a record: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
 	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`

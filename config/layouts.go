@@ -54,25 +54,11 @@ func layoutsWith(meets func(*layout.Preset) bool) string {
 
 // presetWords are the words of tags that follow from the presets.
 var presetWords = func() *strings.Replacer {
-	var names, docs, liteDocs, mongoDocs, myDocs []string
-	for _, p := range layout.All() {
-		names, docs = append(names, p.Name), append(docs, p.Doc+" (docs/"+p.Page+")")
-		if inSQLite(p) {
-			liteDocs = append(liteDocs, docs[len(docs)-1])
-		}
-		if inMongoDB(p) {
-			mongoDocs = append(mongoDocs, docs[len(docs)-1])
-		}
-		if inMySQL(p) {
-			myDocs = append(myDocs, docs[len(docs)-1])
-		}
-	}
+	all := func(*layout.Preset) bool { return true }
 	list := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), " or ") }
 	return strings.NewReplacer(
-		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
-		"{layouts in MySQL}", strings.Join(namesWith(inMySQL), "|"), "{what layouts in MySQL are}", strings.Join(myDocs, ", "),
-		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{what layouts in SQLite are}", strings.Join(liteDocs, ", "),
-		"{layouts in MongoDB}", strings.Join(namesWith(inMongoDB), "|"), "{what layouts in MongoDB are}", strings.Join(mongoDocs, ", "),
+		"{layouts}", strings.Join(namesWith(all), "|"), "{layouts in MySQL}", strings.Join(namesWith(inMySQL), "|"),
+		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{layouts in MongoDB}", strings.Join(namesWith(inMongoDB), "|"),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
 		"{layouts with statistics}", list(hasStatistics),
 		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),

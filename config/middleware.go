@@ -40,6 +40,16 @@ type Poison struct {
 // hold is the value of [Poison].Then by which a group waits for an operator.
 const hold = "hold"
 
+// DeadTo is the destination that gets copies of the route's dead messages; empty: none does.
+func (r *Route) DeadTo() string {
+	for _, m := range r.Middleware {
+		if p, ok := m.(*Poison); ok {
+			return p.To
+		}
+	}
+	return ""
+}
+
 // Kind is "poison".
 func (*Poison) Kind() string { return "poison" }
 

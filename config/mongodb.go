@@ -13,7 +13,7 @@ type MongoDB struct {
 	URL      SecretURL `yaml:"url" required:"true" doc:"mongodb:// or mongodb+srv:// URL of the server, the replica set or the cluster."`
 	TLS      TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's parameter tls; without it TLS with a verified certificate, unless all servers are on this machine."`
 	Database string    `yaml:"database" doc:"Name of the database. Default: that of the URL."`
-	Layout   string    `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Layout of the documents: {what layouts in MongoDB are}. Layouts have their own defaults (docs/layouts.md)."`
+	Layout   string    `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Layout of the documents, those of a known system. docs/layouts.md describes each, with its defaults."`
 
 	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its collections."`
 	Claims Claims `yaml:"claims" doc:"Limits and timeouts of claims."`

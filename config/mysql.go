@@ -10,7 +10,7 @@ import (
 type MySQL struct {
 	URL    SecretURL `yaml:"url" required:"true" doc:"mysql:// or mariadb:// URL of the primary server, with the database. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
 	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's parameter tls; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
-	Layout string    `yaml:"layout" enum:"{layouts in MySQL}|custom" required:"true" doc:"Layout of the table, whose rows carry a status: {what layouts in MySQL are}, or custom, described by queue (docs/mysql.md). Named layouts have their own defaults (docs/layouts.md)."`
+	Layout string    `yaml:"layout" enum:"{layouts in MySQL}|custom" required:"true" doc:"Layout of the table, whose rows carry a status: that of a known system (docs/layouts.md describes each, with its defaults), or custom, described by queue (docs/mysql.md)."`
 	Table  Table     `yaml:"table" doc:"Name of the table, with its database if that is not the URL's. Named layouts default to the original's name; layout custom requires it."`
 
 	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`

@@ -28,7 +28,7 @@ var sources = newRegistry[Source]("source",
 type Postgres struct {
 	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
 	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's sslmode; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
-	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, {what layouts are}, or custom: append-only, described by columns (docs/tables.md), or with a status, described by queue. Named layouts have their own defaults (docs/layouts.md)."`
+	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns (docs/tables.md), or with a status, described by queue."`
 	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema if that is not in the search path. Layout watermill defaults to watermill_TOPIC, other named layouts to the original's name; layout custom requires it."`
 
 	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages without a type. Default: the table's name without watermill_."`
@@ -88,7 +88,7 @@ func (p *Postgres) Notified() bool { return p.Wake == "notify" }
 // SQLite is an outbox table in an SQLite file.
 type SQLite struct {
 	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
-	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, {what layouts in SQLite are}, or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md). Named layouts have their own defaults (docs/layouts.md)."`
+	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md)."`
 	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. Named layouts default to the original's name; layout custom requires it."`
 
 	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: columns of the table."`

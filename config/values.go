@@ -83,12 +83,12 @@ func (c *checker) basic(v reflect.Value, f field, at place) {
 func (c *checker) text(v reflect.Value, f field, at place) {
 	n := at.node
 	switch {
-	case !c.expect(at, textNode):
-	case f.enum != nil && !slices.Contains(f.enum, n.text):
+	case f.enum != nil && !slices.Contains(f.enum, n.text): // before its kind: quotes would not help a number
 		err := c.add(at, "%v, found %s", oneOf(f.enum), n.quote())
 		if near := nearest(n.text, f.enum); near != "" {
 			err.hint("did you mean %s?", near)
 		}
+	case !c.expect(at, textNode):
 	case f.required && n.text == "":
 		c.add(at, "must not be empty").hint("give it a value")
 	default:

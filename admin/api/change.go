@@ -92,8 +92,9 @@ type MoveResult struct {
 
 type reloadOut struct {
 	Body struct {
-		Reloaded bool `json:"reloaded"`
-		Routes   int  `json:"routes" doc:"Routes of the active configuration."`
+		Reloaded bool     `json:"reloaded"`
+		Routes   int      `json:"routes" doc:"Routes of the active configuration."`
+		Pending  []string `json:"needs_restart" nullable:"false" doc:"Sections of the file that have changed and take effect at the next start of the process: admin, log."`
 	}
 }
 
@@ -256,6 +257,6 @@ func (s *service) reload(ctx context.Context, _ *struct{}) (*reloadOut, error) {
 		return nil, failed(http.StatusConflict, "%v", err)
 	}
 	out := &reloadOut{}
-	out.Body.Reloaded, out.Body.Routes = true, len(s.console.Config().Routes)
+	out.Body.Reloaded, out.Body.Routes, out.Body.Pending = true, len(s.console.Config().Routes), append([]string{}, s.console.Pending()...)
 	return out, nil
 }

@@ -307,7 +307,16 @@ func (s *server) reload(ctx context.Context) (said string, err error) {
 		}
 		return "", failed(http.StatusConflict, "the configuration was not changed: %v", err)
 	}
-	return "Reloaded: " + plural(len(s.console.Config().Routes), "route", "routes") + " at work.", nil
+	return strings.TrimSpace("Reloaded: " + plural(len(s.console.Config().Routes), "route", "routes") + " at work. " + s.pending()), nil
+}
+
+// pending says what of the file a reload has not applied; nothing: all of it is at work.
+func (s *server) pending() string {
+	sections := s.console.Pending()
+	if len(sections) == 0 {
+		return ""
+	}
+	return "Restart the relay to apply what has changed in " + strings.Join(sections, " and ") + "."
 }
 
 // localPath is a path of ours that a form names, without the notice that it may carry.

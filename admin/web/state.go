@@ -13,6 +13,7 @@ import (
 type destinationLine struct {
 	Name, Kind string
 	Routes     []string
+	Dead       []string // routes whose dead messages are copied to it
 	Down       []addressLine
 }
 
@@ -42,6 +43,9 @@ func (s *server) destinations(r *http.Request) (*page, error) {
 	}
 	to := map[string]string{}
 	for _, route := range cfg.Routes {
+		if i, ok := index[route.DeadTo()]; ok && (d.Route == "" || d.Route == route.Name) {
+			d.Lines[i].Dead = append(d.Lines[i].Dead, route.Name)
+		}
 		for _, target := range route.Targets {
 			if i, ok := index[target]; ok && (d.Route == "" || d.Route == route.Name) {
 				to[route.Name] = target
@@ -63,7 +67,7 @@ func (s *server) destinations(r *http.Request) (*page, error) {
 			line.Down = append(line.Down, addressLine{snap.Routes[i].Route, stop})
 		}
 	}
-	d.Lines = slices.DeleteFunc(d.Lines, func(l destinationLine) bool { return d.Route != "" && len(l.Routes) == 0 })
+	d.Lines = slices.DeleteFunc(d.Lines, func(l destinationLine) bool { return d.Route != "" && len(l.Routes)+len(l.Dead) == 0 })
 	slices.SortStableFunc(d.Lines, func(a, b destinationLine) int { return len(b.Down) - len(a.Down) })
 	return &page{Name: "destinations", Title: "Destinations", Data: d}, nil
 }
@@ -123,10 +127,11 @@ func (s *server) audit(r *http.Request) (*page, error) {
 }
 
 type configData struct {
-	Text  string
-	Build admin.Build
+	Text    string
+	Build   admin.Build
+	Pending string
 }
 
 func (s *server) config(*http.Request) (*page, error) {
-	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), admin.Version()}}, nil
+	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), admin.Version(), s.pending()}}, nil
 }

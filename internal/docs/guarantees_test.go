@@ -17,49 +17,58 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the lists of tests in docs/guarantees.md")
+var update = flag.Bool("update", false, "rewrite docs/guarantee-tests.md and docs/layouts.md")
 
 const (
 	guaranteesPage = "docs/guarantees.md"
+	testsPage      = "docs/guarantee-tests.md"
 	guarantees     = 13
 )
 
-// enforcing is a list of the tests that enforce a guarantee, as the page has it.
-var enforcing = regexp.MustCompile(`(?s)(<!-- tests of (G\d+):[^>]*-->\n)(.*?)(\n<!-- /tests -->)`)
+const testsHead = `# Tests of the guarantees
 
-const listHead = "\n| in | tests |\n|---|---|\n"
+Find here the tests that enforce each of the [guarantees](guarantees.md). A test has the numbers of its guarantees in its name, so
+` + "`make test TESTFLAGS='-run G2_'`" + ` runs those of G2.
 
-// TestGuaranteesNameTheirTests fails when the page names a test that does not
-// exist, or when the tree has a test of a guarantee that the page does not list.
-// `go test ./internal/docs -update` writes the lists again; look at the difference.
+<!-- Written by go test ./internal/docs -update, which fails without -update when a test is missing here or does not exist. -->
+`
+
+// TestGuaranteesNameTheirTests fails when the page of tests names one that does not
+// exist, when the tree has a test of a guarantee that it does not list, and when a guarantee has no section or no test.
+// `go test ./internal/docs -update` writes the page again; look at the difference.
 func TestGuaranteesNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOfTree(t)
-	file := filepath.Join(root, guaranteesPage)
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(filepath.Join(root, guaranteesPage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lists, changes []string
-	want := enforcing.ReplaceAllStringFunc(string(text), func(list string) string {
-		m := enforcing.FindStringSubmatch(list)
-		want := listOf(m[2], tests)
-		lists = append(lists, m[2])
-		changes = append(changes, difference(m[2], Spans(m[3]), Spans(want))...)
-		return m[1] + want + m[4]
-	})
+	var want strings.Builder
+	want.WriteString(testsHead)
 	for g := range guarantees {
-		if name := fmt.Sprint("G", g+1); !slices.Contains(lists, name) || !strings.Contains(want, "\n## "+name+" ") {
-			t.Errorf("%s has no section or no list for %s", guaranteesPage, name)
+		name := fmt.Sprint("G", g+1)
+		list := listOf(name, tests)
+		if list == listHead {
+			t.Errorf("%s has no test", name)
 		}
+		if !strings.Contains(string(text), "\n## "+name+" ") || !strings.Contains(string(text), "("+filepath.Base(testsPage)+"#"+strings.ToLower(name)+")") {
+			t.Errorf("%s has no section for %s, or no link to its tests", guaranteesPage, name)
+		}
+		want.WriteString("\n## " + name + "\n" + list)
 	}
+	file := filepath.Join(root, testsPage)
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(want.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if want != string(text) {
-		t.Errorf("%s: the lists are not those of the tree (%s); write them with: go test ./internal/docs -update",
-			guaranteesPage, strings.Join(changes, ", "))
+	}
+	is, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(is) != want.String() {
+		t.Errorf("%s does not have the tests of the tree (%s); write them with: go test ./internal/docs -update",
+			testsPage, strings.Join(difference(Spans(string(is)), Spans(want.String())), ", "))
 	}
 	known := map[string]bool{}
 	for _, names := range tests {
@@ -67,12 +76,14 @@ func TestGuaranteesNameTheirTests(t *testing.T) {
 			known[name] = true
 		}
 	}
-	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(want, -1) {
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(text)+string(is), -1) {
 		if !known[name] {
-			t.Errorf("%s names %s, which does not exist", guaranteesPage, name)
+			t.Errorf("%s or %s names %s, which does not exist", guaranteesPage, testsPage, name)
 		}
 	}
 }
+
+const listHead = "\n| in | tests |\n|---|---|\n"
 
 // guaranteesOf returns those that a test names: G1 and G2 of TestG1_G2_Kill.
 func guaranteesOf(test string) []string {
@@ -145,17 +156,17 @@ func testsOfTree(t *testing.T) map[string][]string {
 	return tests
 }
 
-// difference says which names a list lacks and which it has too many.
-func difference(list string, is, want []string) []string {
+// difference says which names a page lacks and which it has too many.
+func difference(is, want []string) []string {
 	var out []string
 	for _, name := range want {
 		if !slices.Contains(is, name) {
-			out = append(out, list+" lacks "+name)
+			out = append(out, "it lacks "+name)
 		}
 	}
 	for _, name := range is {
 		if !slices.Contains(want, name) {
-			out = append(out, list+" has "+name+", which is not there")
+			out = append(out, "it has "+name+", which is not there")
 		}
 	}
 	return out
