@@ -63,6 +63,7 @@ type RowPlace struct {
 // Trace is what the memory of one relay knows of an event on one route.
 type Trace struct {
 	LaneRef
+	Position int64 // of the row, in a log table
 	Instance string
 	Stage    TraceStage
 	Since    time.Time // when the message was read, claimed or received; zero: not known

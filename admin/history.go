@@ -19,6 +19,7 @@ type History struct {
 	routes map[string]*pastRoute
 	at     time.Time // of the latest points
 	next   int       // where the rings are written next
+	taken  int       // points since the process began, at most HistoryPoints
 }
 
 const (
@@ -118,7 +119,7 @@ func (h *History) take(now time.Time) {
 			delete(h.routes, name)
 		}
 	}
-	h.next = (h.next + 1) % HistoryPoints
+	h.next, h.taken = (h.next+1)%HistoryPoints, min(h.taken+1, HistoryPoints)
 	h.at = now
 }
 
@@ -149,6 +150,13 @@ func (h *History) Route(name string) (points []Point, latest time.Time) {
 		}
 	}
 	return points, h.at
+}
+
+// Len is how many points there are since the process began, at most those of an hour.
+func (h *History) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.taken
 }
 
 // Rate is how many messages a second a route delivered in the latest step; false: it is not known of the last two.

@@ -191,7 +191,9 @@ func (s *search) takeParked(r *foundRow) *adapters.Parked {
 
 // takeTrace returns and removes what the memory says of a row on its route.
 func (s *search) takeTrace(r *foundRow) *adapters.Trace {
-	i := slices.IndexFunc(s.traces, func(t adapters.Trace) bool { return t.Route == r.route && (r.Settled == nil || t.Slot == r.Row.Slot) })
+	i := slices.IndexFunc(s.traces, func(t adapters.Trace) bool {
+		return t.Route == r.route && (r.Settled == nil || t.Slot == r.Row.Slot && t.Position == r.Row.Position)
+	})
 	if i < 0 {
 		return nil
 	}

@@ -47,6 +47,17 @@ type Caller struct {
 	Session string // [SessionBrowser], [SessionProxy], or empty: each request says who it is
 }
 
+// HowToGet says how a caller gets a role that it does not have.
+func (c Caller) HowToGet(role Role) string {
+	switch {
+	case c.Session == SessionProxy:
+		return fmt.Sprintf("give %s the role %s in admin.identity_roles, and restart the relay", c.Name, role)
+	case c.Token != "":
+		return fmt.Sprintf("use a token of admin.%s_tokens_file", role)
+	}
+	return fmt.Sprintf("set admin: {anonymous: %s} in the configuration, or %[1]s_tokens_file there, and restart the relay", role)
+}
+
 // Author is what the audit log says of a change: the name that the caller gave, and the token
 // that it really had.
 func (c Caller) Author(name string) string {

@@ -35,7 +35,7 @@ func TestADemoEndsCleanWithAllItsTrouble(t *testing.T) {
 	if !strings.Contains(out.String(), "Every committed order arrived once and in order.") {
 		t.Errorf("the verdict is missing:\n%s", out.String())
 	}
-	if !strings.Contains(out.String(), "Dashboard: http://127.0.0.1:") {
+	if !strings.Contains(out.String(), "Dashboard, where you may do everything: http://127.0.0.1:") {
 		t.Errorf("the address of the dashboard is missing:\n%s", out.String())
 	}
 }

@@ -51,7 +51,7 @@ func (s *screen) introduce(length time.Duration, dashboard string) {
 one transaction in %d is rolled back. Outrider delivers the orders by HTTP to
 receivers in %d regions, in order per account (the group). One customer's
 endpoint fails for a while, and later the receiver of a whole region.
-Dashboard: http://%s/
+Dashboard, where you may do everything: http://%s/
 %s
 
 `, rollbackOneIn, len(regions), dashboard, end)

@@ -94,7 +94,7 @@ func add[I, O any](s *service, op operation, f func(context.Context, *I) (*O, er
 // ServeHTTP implements [http.Handler].
 func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if who := admin.CallerOf(r.Context()); who.Role < op.role {
-		refuse(w, failed(http.StatusForbidden, "this needs the role %s, and the caller has %s", op.role, who.Role))
+		refuse(w, failed(http.StatusForbidden, "this needs the role %s, and the caller has %s: %s", op.role, who.Role, who.HowToGet(op.role)))
 		return
 	}
 	if op.before != nil {

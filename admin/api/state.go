@@ -148,6 +148,7 @@ type DestinationView struct {
 	Name      string        `json:"name"`
 	Type      string        `json:"type"`
 	Routes    []string      `json:"routes" nullable:"false"`
+	Dead      []string      `json:"dead_messages_of" nullable:"false" doc:"Routes that send copies of their dead messages to it (poison: {to: ...})."`
 	Addresses []AddressView `json:"addresses" nullable:"false" doc:"Addresses of its routes that are paused or down. A route with several destinations has them at each."`
 }
 
@@ -165,8 +166,11 @@ func (s *service) destinations(ctx context.Context, in *Page) (*list[Destination
 	}
 	views := []DestinationView{}
 	for name, d := range cfg.Destinations {
-		v := DestinationView{Name: name, Type: d.Kind(), Routes: []string{}, Addresses: []AddressView{}}
+		v := DestinationView{Name: name, Type: d.Kind(), Routes: []string{}, Dead: []string{}, Addresses: []AddressView{}}
 		for _, r := range cfg.Routes {
+			if r.DeadTo() == name {
+				v.Dead = append(v.Dead, r.Name)
+			}
 			if !slices.Contains(r.Targets, name) {
 				continue
 			}

@@ -117,8 +117,8 @@ func (s *server) overview(r *http.Request) (*page, error) {
 		}
 	}
 	sum := s.console.History().Sum()
-	d.Spark = spark(sum)
-	_, d.Span = span(len(sum))
+	whole := s.console.History().Len()
+	d.Spark, d.Span = spark(sum, whole), span(whole)
 	for _, known := range admin.RouteStates {
 		if n := counts[string(known.State)]; n > 0 {
 			d.States = append(d.States, stateCount{string(known.State), n})
@@ -166,7 +166,7 @@ func shownState(snap *admin.Snapshot, r *admin.RouteStatus) string {
 func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[string][2]string) routeLine {
 	points, _ := s.console.History().Route(r.Route)
 	l := routeLine{RouteStatus: r, From: ways[r.Route][0], To: ways[r.Route][1], State: shownState(snap, r), Cause: snap.CauseOf(r),
-		InFlight: snap.Stats[r.Route].InFlight, Spark: spark(points)}
+		InFlight: snap.Stats[r.Route].InFlight, Spark: spark(points, s.console.History().Len())}
 	if r.Oldest != nil && r.Behind != nil && *r.Behind > 0 {
 		lag := time.Since(*r.Oldest)
 		l.Lag = &lag

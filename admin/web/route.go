@@ -89,17 +89,14 @@ type chart struct {
 	StepInSec float64    `json:"step"`
 }
 
-// data answers with the points of a route's charts. Before the process began there are
-// nulls: a chart spans 10 minutes at least.
+// data answers with the points of a route's charts since the process began, with nulls before the route did.
 func (s *server) data(w http.ResponseWriter, r *http.Request) {
 	points, latest := s.console.History().Route(r.PathValue("route"))
 	if latest.IsZero() {
 		latest = time.Now()
 	}
 	c := chart{StepInSec: admin.HistoryStep.Seconds()}
-	perBar, _ := span(len(points))
-	count := perBar * sparkBars
-	for back := count - 1; back >= 0; back-- {
+	for back := max(s.console.History().Len(), 1) - 1; back >= 0; back-- {
 		c.At = append(c.At, latest.Add(-time.Duration(back)*admin.HistoryStep).Unix())
 		var p admin.Point
 		if at := len(points) - 1 - back; at >= 0 {

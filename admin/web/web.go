@@ -125,6 +125,14 @@ func (p *page) CanOperate() bool { return p.Who.Role >= admin.RoleOperate }
 // CanAdmin reports whether the caller may also do what cannot be undone, such as purge and seek.
 func (p *page) CanAdmin() bool { return p.Who.Role >= admin.RoleAdmin }
 
+// Lacks is the next role above the caller's, which may act; [admin.RoleNone]: there is none.
+func (p *page) Lacks() admin.Role {
+	if p.CanAdmin() {
+		return admin.RoleNone
+	}
+	return p.Who.Role + 1
+}
+
 // Current reports whether the page belongs to an entry of the navigation.
 func (p *page) Current(names ...string) bool {
 	return slices.Contains(names, p.Name)
@@ -235,7 +243,7 @@ func (s *server) unknown(*http.Request) (*page, error) {
 // need refuses callers without a role.
 func need(r *http.Request, role admin.Role) error {
 	if who := admin.CallerOf(r.Context()); who.Role < role {
-		return failed(http.StatusForbidden, "this needs the role %s, and you have %s", role, who.Role)
+		return failed(http.StatusForbidden, "this needs the role %s, and you have %s: %s", role, who.Role, who.HowToGet(role))
 	}
 	return nil
 }

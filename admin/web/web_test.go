@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"html"
 	"io"
@@ -502,5 +503,51 @@ func TestG12_IdentityOfATrustedProxy(t *testing.T) {
 	c.head.Set("X-Forwarded-User", "bob")
 	if c.open("/"); !strings.HasPrefix(c.at, "/ops/login") {
 		t.Errorf("a header from elsewhere leads to %s", c.at)
+	}
+}
+
+// A destination of dead messages is one that routes lead to, and a caller that may only look learns how to get actions.
+func TestPagesSayWhatLeadsWhereAndHowToAct(t *testing.T) {
+	t.Parallel()
+	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+sources: {app: {type: sqlite, path: %q}}
+destinations: {out: {type: discard}, dead-letters: {type: discard}}
+routes: {eu_orders: {from: app, to: out, middleware: [{poison: {to: dead-letters}}, retry]}}
+`, filepath.Join(t.TempDir(), "app.db")))
+	must(t, err)
+	_, err = admin.Init(t.Context(), cfg)
+	must(t, err)
+	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	s := &site{t: t, server: httptest.NewServer(http.StripPrefix("/ops", relay.Handler()))}
+	t.Cleanup(func() {
+		s.server.Close()
+		cancel()
+		must(t, <-done)
+	})
+	<-relay.Ready()
+	b := s.browser(t)
+	b.want("/destinations", `dead messages of <a href="/ops/route/eu_orders">eu_orders</a>`, `from <a href="/ops/route/eu_orders">eu_orders</a>`,
+		"read-only", "set admin: {anonymous: operate} in the configuration")
+	if strings.Contains(b.page, "no route leads here") {
+		t.Errorf("a destination has no route:\n%s", b.page)
+	}
+	if status := b.open("/confirm?action=purge&status=dead"); status != http.StatusForbidden {
+		t.Errorf("a purge: %d", status)
+	}
+	b.has("this needs the role admin, and you have read: set admin: {anonymous: admin} in the configuration")
+
+	// Charts begin with the process.
+	b.open("/data/eu_orders")
+	var chart struct {
+		At   []int64
+		Rate []*float64
+	}
+	must(t, json.Unmarshal([]byte(b.page), &chart))
+	if n := len(chart.At); n == 0 || n > 30 || len(chart.Rate) != n {
+		t.Errorf("%d points of a process that has just begun: %s", n, b.page)
 	}
 }

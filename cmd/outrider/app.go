@@ -145,6 +145,22 @@ func (a *app) logger(cfg *config.Config, name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, options))
 }
 
+// takesConfig lets a command about the whole configuration take its file as an argument, as --config names it.
+func (a *app) takesConfig(c *cobra.Command) {
+	c.Use += " [CONFIG]"
+	c.Args = func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return fmt.Errorf("%q takes one configuration file, found %q too", c.CommandPath(), args[1])
+		case len(args) == 1 && c.Flags().Changed("config"):
+			return errors.New("the configuration file is named twice: as an argument and by --config")
+		case len(args) == 1:
+			a.config = args[0]
+		}
+		return nil
+	}
+}
+
 // noArgs refuses arguments.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {

@@ -28,18 +28,15 @@ const doctorPatience = 2 * time.Minute
 
 func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "doctor [CONFIG]",
+		Use:   "doctor",
 		Short: "Check everything that a relay needs and suggest a fix for each problem",
 		Long: `Checks the configuration, databases, tables, privileges, poolers, clocks, brokers and
 receivers. It changes nothing and sends no message, and no relay needs to run. The exit
 status is 1 when something is broken; warnings leave it at 0.`,
-		Args: cobra.MaximumNArgs(1),
 	}
+	a.takesConfig(c)
 	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			a.config = args[0]
-		}
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		found, err := a.examine(c.Context())
 		if err != nil {
 			return err

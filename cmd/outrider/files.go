@@ -36,8 +36,8 @@ layouts but outrider), without blocking writers. On a large table this takes min
 With --notify it also creates a trigger on the tables of each source with wake: notify,
 so that every INSERT wakes the relay. Publishers that use Outrider's Go client with
 Notify do not need the trigger.`,
-		Args: noArgs,
 	}
+	a.takesConfig(c)
 	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
 	c.Flags().StringVar(&to.Relay, "relay", "", "with --print: grant what a relay needs to this database `role`")
 	c.Flags().StringVar(&to.Operator, "operator", "", "with --print: grant what operators' commands need to this database `role`")
@@ -122,8 +122,8 @@ func (a *app) validateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate",
 		Short: "Check the configuration file, without connecting to anything",
-		Args:  noArgs,
 	}
+	a.takesConfig(c)
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		cfg, err := a.load()

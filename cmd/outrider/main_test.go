@@ -103,6 +103,31 @@ func asRole(t *testing.T, address, role string) string {
 	return u.String()
 }
 
+// Commands about the whole configuration take its file as an argument too.
+func TestTheConfigurationIsAnArgument(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toDiscard)
+	for _, args := range [][]string{{"validate"}, {"init"}, {"doctor"}} {
+		if got := call(t.Context(), "", append(args, s.config)...); got.code != exitOK {
+			t.Errorf("%v: %v", args, got)
+		}
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel() // it starts and drains at once
+	if got := call(stopped, "", "run", s.config); got.code != exitOK {
+		t.Errorf("run: %v", got)
+	}
+	for text, args := range map[string][]string{
+		"named twice":                   {"validate", s.config, "--config", s.config},
+		"takes one configuration file":  {"init", s.config, "other.yaml"},
+		"file none.yaml does not exist": {"run", "none.yaml"},
+	} {
+		if got := call(t.Context(), "", args...); got.code != exitWrong || !strings.Contains(got.err, text) {
+			t.Errorf("%v: %v, want %q", args, got, text)
+		}
+	}
+}
+
 const toDiscard = `destinations:
   nowhere: {type: discard}
 routes:

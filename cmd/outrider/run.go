@@ -33,12 +33,12 @@ than drain_timeout, the exit status is 1, and the error names the routes and lan
 messages in flight; these messages may be delivered again. A second signal ends the
 process at once, with status 1.
 
-SIGHUP reloads the configuration file. If it has an error, or if something that it needs
-is not available, the process logs that and keeps its configuration. Otherwise it drains
-and continues with the new one; messages are delivered twice only if drain_timeout was
-too short. Changes to the sections admin and log need a restart.`,
-		Args: noArgs,
+SIGHUP reloads the configuration file. If a start would refuse it, because it has an error
+or a database cannot be used, the process logs that and keeps its configuration. Otherwise
+it drains and continues with the new one; messages are delivered twice only if
+drain_timeout was too short. Changes to the sections admin and log need a restart.`,
 	}
+	a.takesConfig(c)
 	c.Flags().StringVar(&instance, "instance", "", "name of this process, unique; default: the host's name and an id")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := a.load()

@@ -34,7 +34,7 @@ admin: {listen: off}
 sources:
   app: {type: sqlite, path: "${EXAMPLE_DB}"}
 destinations:
-  forwarder: {type: publisher, topic: "{{.Type}}"} # given in Go, below
+  forwarder: {type: publisher, topic: to-forward} # given in Go, below
 routes:
   # Envelopes have no group, so only the order of the whole table keeps that of a topic.
   envelopes: {from: app, to: forwarder, order: global}

@@ -2,8 +2,18 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"testing"
+
+	"github.com/outriderhq/outrider"
 )
+
+func TestTheConfigurationHasNoWarnings(t *testing.T) {
+	cfg, err := outrider.ParseConfig("example", []byte(os.Expand(config, func(string) string { return "app.db" })))
+	if err != nil || len(cfg.Warnings) > 0 {
+		t.Errorf("%v, warnings %v", err, cfg.Warnings)
+	}
+}
 
 func TestTheForwarderGetsWhatWasCommitted(t *testing.T) {
 	var out bytes.Buffer

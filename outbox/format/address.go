@@ -18,7 +18,7 @@ type Address struct {
 	text  string
 	parts []part             // when the template is text and plain fields only
 	tmpl  *template.Template // otherwise
-	value func(string) (string, error)
+	value func(placeholder, s string) (string, error)
 }
 
 // Fields is what an [Address] can name. A field that a message lacks is empty.
@@ -34,16 +34,16 @@ type Fields struct {
 	Headers       map[string]string // all metadata: {{index .Headers "x-region"}}
 }
 
-var errEmpty = errors.New("the message has nothing to put into one of the placeholders")
+var errEmpty = errors.New("the message has nothing to put into")
 
 // NewAddress parses a template. encode is applied to every value that a
 // message contributes and may refuse it; nil leaves values as they are. The
 // error names what the template uses and messages do not have.
 func NewAddress(text string, encode func(string) (string, error)) (*Address, error) {
-	value := func(s string) (string, error) {
+	value := func(placeholder, s string) (string, error) {
 		switch {
 		case s == "":
-			return "", errEmpty
+			return "", fmt.Errorf("%w %s", errEmpty, placeholder)
 		case encode != nil:
 			return encode(s)
 		}
@@ -116,7 +116,7 @@ func (a *Address) join(msg *message.Message) (string, error) {
 		s := p.literal
 		if p.field != nil {
 			var err error
-			if s, err = a.value(p.field(msg)); err != nil {
+			if s, err = a.value(p.literal, p.field(msg)); err != nil {
 				return "", err
 			}
 		}

@@ -2,6 +2,7 @@ package format
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,13 +59,14 @@ func TestAddressRefusesTemplates(t *testing.T) {
 func TestAddressRefusesMessages(t *testing.T) {
 	t.Parallel()
 	msg := adapters.NewMessage(&adapters.Row{ID: "01", Type: "order.created"}, "orders/07")
-	for _, text := range []string{"x-{{.Tenant}}", "{{lower .Tenant}}", "{{.Tags.missing}}"} {
+	for text, missing := range map[string]string{"x-{{.Tenant}}": "{{.Tenant}}", "{{lower .Tenant}}.{{.Type}}": "{{lower .Tenant}}", "{{.Tags.missing}}": "missing"} {
 		a, err := NewAddress(text, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := a.Render(msg); outbox.KindOf(err) != outbox.KindPermanent {
-			t.Errorf("%q renders %q, %v; want a permanent error", text, got, err)
+		got, err := a.Render(msg)
+		if _, named, _ := strings.Cut(fmt.Sprint(err), "message 01: "); outbox.KindOf(err) != outbox.KindPermanent || !strings.Contains(named, missing) {
+			t.Errorf("%q renders %q, %v; want a permanent error that names %s", text, got, err, missing)
 		}
 	}
 }

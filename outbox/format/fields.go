@@ -16,7 +16,7 @@ const valueFilter = "outrider_value"
 
 // part is a piece of a simple template: literal text or a field.
 type part struct {
-	literal string
+	literal string // of a field: its placeholder
 	field   func(*message.Message) string
 }
 
@@ -74,7 +74,7 @@ func simpleParts(root *parse.ListNode) []part {
 			if field == nil {
 				return nil
 			}
-			parts = append(parts, part{field: field})
+			parts = append(parts, part{literal: n.String(), field: field})
 		default:
 			return nil
 		}
@@ -94,8 +94,8 @@ func plainField(p *parse.PipeNode) string {
 	return f.Ident[0]
 }
 
-// filterValues ends every pipeline that prints something with [valueFilter],
-// the way html/template adds its escapers.
+// filterValues ends every pipeline that prints something with [valueFilter], which is told
+// the placeholder, the way html/template adds its escapers.
 func filterValues(tree *parse.Tree, list *parse.ListNode) {
 	if list == nil {
 		return
@@ -105,8 +105,9 @@ func filterValues(tree *parse.Tree, list *parse.ListNode) {
 		case *parse.ActionNode:
 			if len(n.Pipe.Decl) == 0 {
 				filter := parse.NewIdentifier(valueFilter).SetTree(tree).SetPos(n.Pos)
+				text := &parse.StringNode{NodeType: parse.NodeString, Pos: n.Pos, Text: n.String()}
 				n.Pipe.Cmds = append(n.Pipe.Cmds, &parse.CommandNode{
-					NodeType: parse.NodeCommand, Pos: n.Pos, Args: []parse.Node{filter},
+					NodeType: parse.NodeCommand, Pos: n.Pos, Args: []parse.Node{filter, text},
 				})
 			}
 		case *parse.IfNode:

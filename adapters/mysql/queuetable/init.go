@@ -194,15 +194,16 @@ func initTable(ctx context.Context, db *sql.DB, l *Layout, createTables bool, of
 	if err != nil {
 		return nil, err
 	}
-	if createTables && len(columns) == 0 {
+	switch {
+	case len(columns) > 0:
+		done = append(done, "table "+of.Name+" exists")
+	case createTables:
 		for _, s := range definition(l, t) {
 			if _, err := db.ExecContext(ctx, s.create); err != nil {
 				return done, err
 			}
 			done = append(done, "created "+s.what+" "+s.name)
 		}
-	} else {
-		done = append(done, "table "+of.Name+" exists")
 	}
 	s, err := t.look(ctx, db)
 	if err != nil {

@@ -349,6 +349,17 @@ func TestInitIsRepeatableAndFollowsTheLayout(t *testing.T) {
 	}
 }
 
+// A table that the application has not created yet is not said to exist before it is said not to.
+func TestInitSaysNothingOfATableThatIsMissing(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	e.exec("DROP TABLE outbox_events")
+	did, err := Init(t.Context(), e.db, e.layout, false, e.tables...)
+	if len(did) > 0 || err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("did %q, %v", did, err)
+	}
+}
+
 // TestInitAddsAnIndexOfStatusesOnlyWhereTheTableHasNone: one more would make each claim dearer.
 func TestInitAddsAnIndexOfStatusesOnlyWhereTheTableHasNone(t *testing.T) {
 	t.Parallel()

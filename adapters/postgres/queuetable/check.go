@@ -172,7 +172,7 @@ func queueFix(refused *pgconn.PgError) string {
 	case pg.UndefinedColumn, pg.UndefinedFunction, pg.DatatypeMismatch:
 		return `; the table is not in the configured layout`
 	case pg.ReadOnlyTransaction:
-		return "; the server takes no writes: connect to the primary"
+		return pg.ReadOnlyFix
 	}
 	return ""
 }

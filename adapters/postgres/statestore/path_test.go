@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
@@ -55,4 +56,37 @@ func TestASuperuserDoesNotUseStateTablesOfOthers(t *testing.T) {
 	s, err := New(e.Ctx, Config{URL: e.URL})
 	pgtest.Must(t, err)
 	pgtest.Must(t, s.Close())
+}
+
+// A PgBouncer that keeps a session for each client refuses parameters of the start that it does not know.
+func TestTheStateIsReachedThroughAPoolerThatKeepsSessions(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	for _, url := range []string{e.URL, pgtest.StartPoolerThat(t, e.URL, true)} {
+		s, err := New(e.Ctx, Config{URL: url})
+		pgtest.Must(t, err)
+		t.Cleanup(func() { pgtest.Must(t, s.Close()) })
+		pgtest.Must(t, s.Migrate(e.Ctx))
+		var jit string
+		pgtest.Must(t, s.pool.Pool.QueryRow(e.Ctx, "SELECT current_setting('jit')").Scan(&jit))
+		if jit != "off" {
+			t.Errorf("jit is %s", jit)
+		}
+	}
+}
+
+// Without more it is not known why a role's transactions are read-only.
+func TestARoleThatIsReadOnlyIsNotTakenForAStandby(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	role, as := e.Role()
+	e.Exec("GRANT CREATE ON SCHEMA public TO " + role)
+	e.Exec("ALTER ROLE " + role + " SET default_transaction_read_only = on")
+	s, err := New(e.Ctx, Config{URL: as})
+	pgtest.Must(t, err)
+	t.Cleanup(func() { pgtest.Must(t, s.Close()) })
+	err = s.Migrate(e.Ctx)
+	if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only = off") || strings.Contains(err.Error(), "leads to a standby") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -93,14 +93,9 @@ var _ adapters.StateStore = (*Store)(nil)
 // tables, see [Store.Migrate].
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	c := pg.Connection{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config, Tracer: cfg.Tracer, Application: "outrider-state", MaxConns: stateConns}
-	pc, err := c.PoolConfig()
+	pool, err := c.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("state store: %w", err)
-	}
-	pc.ConnConfig.RuntimeParams["jit"] = "off" // compiling costs more than any of our statements
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, stateError("open", err)
 	}
 	schema, err := locateState(ctx, pool, cfg.Schema)
 	if err != nil {
@@ -255,7 +250,7 @@ func stateError(what string, err error) error {
 		case pg.InsufficientPrivilege:
 			return "; `outrider doctor` names what the role lacks, `outrider init --print` the grants by task"
 		case pg.ReadOnlyTransaction:
-			return "; the URL leads to a standby, name the primary"
+			return pg.ReadOnlyFix
 		}
 		return ""
 	})

@@ -149,8 +149,8 @@
       width: plot.clientWidth, height: 170, padding: [8, 14, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       legend: { live: true },
-      scales: { y: { range: (u, min, max) => [0, Math.max(max || 0, figure.dataset.chart === "age" ? 0.01 : 1) * 1.1] } },
-      axes: [{ ...axis, size: 28, values: (u, at) => at.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 48, values: (u, at) => at.map(round) }],
+      scales: { x: { range: (u, min, max) => [min, Math.max(max, min + 60)] }, y: { range: (u, min, max) => [0, Math.max(max || 0, figure.dataset.chart === "age" ? 0.01 : 1) * 1.1] } },
+      axes: [{ ...axis, size: 28, values: (u, at) => at.map((t) => new Date(t * 1000).toISOString().slice(11, at[1] - at[0] < 60 ? 19 : 16)) }, { ...axis, size: 48, values: (u, at) => at.map(round) }],
       series: [{ label: "UTC", value: (u, t) => t == null ? "–" : new Date(t * 1000).toISOString().slice(11, 19) },
         ...series.map(([, label, tone, filled]) => ({ label, stroke: color(tone), width: 1.6, fill: filled ? color("--accent-bg") : undefined, points: { show: false }, spanGaps: label[0] === "p" && label.length === 3, value: (u, v) => round(v) }))],
     }, values(figure), plot);

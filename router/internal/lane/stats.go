@@ -79,7 +79,7 @@ func (s *routeStats) skipItem(it *Item, reason string) {
 	if it.stream != nil {
 		slot = it.stream.Slot
 	}
-	s.skips.add(it.id(), slot, reason)
+	s.skips.add(it.id(), slot, it.position(), reason)
 }
 
 // notePanic logs the stack of a panic, the first time that it happens at its place:

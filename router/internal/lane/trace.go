@@ -2,6 +2,7 @@ package lane
 
 import (
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -81,17 +82,18 @@ type skips struct {
 
 // skipped is one of them; of its id there is the hash, which keeps nothing of the message in memory.
 type skipped struct {
-	id     uint64
-	at     int64
-	slot   int
-	reason string
+	id       uint64
+	at       int64
+	slot     int
+	position int64 // of the row, in a log table
+	reason   string
 }
 
-func (s *skips) add(id string, slot int, reason string) {
+func (s *skips) add(id string, slot int, position int64, reason string) {
 	if s.ring == nil {
 		s.seed, s.ring = maphash.MakeSeed(), make([]skipped, 0, skipsMost)
 	}
-	e := skipped{maphash.String(s.seed, id), time.Now().UnixNano(), slot, reason}
+	e := skipped{maphash.String(s.seed, id), time.Now().UnixNano(), slot, position, reason}
 	if len(s.ring) < skipsMost {
 		s.ring = append(s.ring, e)
 		return
@@ -100,17 +102,24 @@ func (s *skips) add(id string, slot int, reason string) {
 	s.next = (s.next + 1) % skipsMost
 }
 
-func (s *skips) find(id string) (found skipped, ok bool) {
+// find returns the skips of an id, one for each row.
+func (s *skips) find(id string) (found []skipped) {
 	if s.ring == nil {
-		return found, false
+		return nil
 	}
 	hash := maphash.String(s.seed, id)
 	for _, e := range s.ring {
-		if e.id == hash && e.at >= found.at {
-			found, ok = e, true
+		if e.id != hash {
+			continue
+		}
+		i := slices.IndexFunc(found, func(f skipped) bool { return f.slot == e.slot && f.position == e.position })
+		if i < 0 {
+			found = append(found, e)
+		} else if e.at >= found[i].at {
+			found[i] = e
 		}
 	}
-	return found, ok
+	return found
 }
 
 // Trace is what the route knows of an event: by its id, and of rows that it has in tables.
@@ -120,9 +129,15 @@ func (r *Route) Trace(id string, at []adapters.RowPlace) (out []adapters.Trace) 
 	}
 	r.stats.mu.Lock()
 	defer r.stats.mu.Unlock()
-	if e, ok := r.stats.skips.find(id); ok && len(out) == 0 || ok && out[0].Stage == adapters.TraceSettled {
-		skip := adapters.Trace{LaneRef: adapters.LaneRef{Route: r.Name, Slot: e.slot}, ID: id, Stage: adapters.TraceSkipped, By: time.Unix(0, e.at), Reason: e.reason}
-		out = append([]adapters.Trace{skip}, out...)
+	for _, e := range r.stats.skips.find(id) { // a row that is in flight again is not skipped
+		skip := adapters.Trace{LaneRef: adapters.LaneRef{Route: r.Name, Slot: e.slot}, Position: e.position, ID: id,
+			Stage: adapters.TraceSkipped, By: time.Unix(0, e.at), Reason: e.reason}
+		i := slices.IndexFunc(out, func(t adapters.Trace) bool { return t.Slot == e.slot && t.Position == e.position })
+		if i < 0 {
+			out = append(out, skip)
+		} else if out[i].Stage == adapters.TraceSettled {
+			out[i] = skip
+		}
 	}
 	return out
 }
@@ -151,9 +166,7 @@ func traceIn(s *Session, id string, at []adapters.RowPlace) (out []adapters.Trac
 			continue
 		}
 		t := it.traced(stage)
-		if it.row != nil {
-			known[it.row.Position] = true
-		}
+		known[t.Position] = true
 		out = append(out, t)
 	}
 	for _, p := range at {
@@ -164,9 +177,20 @@ func traceIn(s *Session, id string, at []adapters.RowPlace) (out []adapters.Trac
 	return out
 }
 
+// position is that of the item's row in a log table; 0: it has none.
+func (it *Item) position() int64 {
+	switch {
+	case it.row != nil:
+		return it.row.Position
+	case it.record != nil:
+		return it.record.position
+	}
+	return 0
+}
+
 func (it *Item) traced(stage adapters.TraceStage) adapters.Trace {
 	t := adapters.Trace{LaneRef: adapters.LaneRef{Route: it.Session.Route.Name, Slot: it.slot}, ID: it.id(), Group: it.key,
-		Stage: stage, Attempt: it.Attempt.Number, Error: it.lastError()}
+		Position: it.position(), Stage: stage, Attempt: it.Attempt.Number, Error: it.lastError()}
 	if it.stream != nil {
 		t.Slot = it.stream.Slot
 	}
@@ -182,7 +206,7 @@ func traceRow(s *Session, p adapters.RowPlace) []adapters.Trace {
 		if str.Slot != p.Slot {
 			continue
 		}
-		t := adapters.Trace{LaneRef: p.LaneRef}
+		t := adapters.Trace{LaneRef: p.LaneRef, Position: p.Position}
 		for i := str.durable; i < str.tail; i++ {
 			e := str.at(i)
 			if e.position != p.Position {

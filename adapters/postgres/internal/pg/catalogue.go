@@ -54,6 +54,10 @@ type Querier interface {
 var ErrStandby = errors.New("the server is a standby, whose snapshots do not list running transactions; " +
 	"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
 
+// ReadOnlyFix follows the error of a write that a read-only transaction refused, which does not say why it was one.
+const ReadOnlyFix = "; a standby takes no writes: name the primary. On the primary the role's transactions are read-only: " +
+	"ALTER ROLE ... SET default_transaction_read_only = off"
+
 // ErrSequenceGrant is what is wrong with a sequence that cannot be read.
 func ErrSequenceGrant(sequence string) error {
 	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", sequence)

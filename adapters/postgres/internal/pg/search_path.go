@@ -25,8 +25,9 @@ const (
 	// comes last; otherwise temporary tables hide those of the catalogue.
 	safePath = "pg_catalog, pg_temp"
 
-	// pinSession sets it, and the isolation level of our transactions, until the connection ends.
-	pinSession = "SET search_path = " + safePath + ";\nSET default_transaction_isolation = 'read committed';\n"
+	// pinSession sets it, the isolation level of our transactions, and what costs more than any of our statements, until the
+	// connection ends. As parameters of the start a PgBouncer would refuse them.
+	pinSession = "SET search_path = " + safePath + ";\nSET default_transaction_isolation = 'read committed';\nSET jit = off;\n"
 
 	// PinTransaction sets it until the transaction ends.
 	PinTransaction = "SET LOCAL search_path = " + safePath + ";\n"
@@ -36,7 +37,8 @@ const (
 	// which can be a database's default, rows that another process changes at the same time would fail a settle.
 	openedSQL = `WITH opened AS MATERIALIZED (SELECT pg_catalog.current_schemas(false)::pg_catalog.text[] AS path)
 SELECT o.path, CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %d
-    THEN pg_catalog.concat(pg_catalog.set_config('search_path', '` + safePath + `', false), pg_catalog.set_config('default_transaction_isolation', 'read committed', false)) END
+    THEN pg_catalog.concat(pg_catalog.set_config('search_path', '` + safePath + `', false), pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
+        pg_catalog.set_config('jit', 'off', false)) END
 FROM opened o`
 
 	// openedPath is where a connection remembers the path that it was opened with.
@@ -44,7 +46,7 @@ FROM opened o`
 )
 
 // pinConnections has each new connection of a pool remember its search path, and
-// set ours and the isolation level READ COMMITTED. It costs one round trip.
+// set ours, the isolation level READ COMMITTED, and jit off. It costs one round trip.
 //
 // A connection that leads to another process than it was opened to has a pooler in
 // between. If that lends us another session of the server for each transaction,

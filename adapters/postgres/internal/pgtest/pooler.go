@@ -70,7 +70,13 @@ func (p *transactionPooler) keep(c net.Conn) {
 // serve answers one client until it leaves.
 func (p *transactionPooler) serve(conn net.Conn) {
 	client := pgproto3.NewBackend(conn, conn)
-	if _, err := client.ReceiveStartupMessage(); err != nil {
+	started, err := client.ReceiveStartupMessage()
+	if err != nil {
+		return
+	}
+	if name := unsupported(started); name != "" {
+		client.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: " + name})
+		_ = client.Flush() // the client learns it, or has gone
 		return
 	}
 	client.Send(&pgproto3.AuthenticationOk{})
@@ -90,6 +96,20 @@ func (p *transactionPooler) serve(conn net.Conn) {
 			return
 		}
 	}
+}
+
+// unsupported is a parameter of a client's start that PgBouncer refuses: it can set those only that the server reports.
+func unsupported(started pgproto3.FrontendMessage) string {
+	if m, ok := started.(*pgproto3.StartupMessage); ok {
+		for name := range m.Parameters {
+			switch name {
+			case "user", "database", "client_encoding", "application_name", "timezone", "datestyle", "standard_conforming_strings":
+			default:
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // transaction forwards messages from the first of a transaction to its end.
