@@ -146,7 +146,7 @@
     const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     plot.textContent = "";
     const chart = new uPlot({
-      width: plot.clientWidth, height: 170, padding: [8, 14, 0, 0],
+      width: plot.clientWidth, height: 170, padding: [8, 26, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       legend: { live: true },
       scales: { x: { range: (u, min, max) => [min, Math.max(max, min + 60)] }, y: { range: (u, min, max) => [0, Math.max(max || 0, figure.dataset.chart === "age" ? 0.01 : 1) * 1.1] } },

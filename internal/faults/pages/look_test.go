@@ -106,6 +106,23 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	}
 }
 
+// A caller that may only look learns from the chip at the top how to act, and sees what leads to a destination of dead messages.
+func TestAReadOnlyPageSaysHowToAct(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "anonymous: read", fmt.Sprintf(hooks, "crm", "crm")+fmt.Sprintf(hooks, "dead-letters", "dead"),
+		"  crm: {from: app, to: crm, middleware: [{poison: {to: dead-letters}}, retry]}\n")
+	b := newTab(t, s.base)
+	for theme, width := range map[string]int64{"light": 1280, "dark": 360} {
+		b.theme(theme)
+		b.size(width, 800)
+		b.open("/destinations")
+		b.see("dead messages of crm", "from crm")
+		b.clickIn("header summary", "read-only")
+		b.see("Pausing, retrying and skipping need the role operate: set admin: {anonymous: operate} in the configuration")
+		b.accessible(fmt.Sprintf("the hint, %s, %d wide", theme, width))
+	}
+}
+
 // A page refreshes what is live in it, not while it is hidden or paused; what somebody
 // types stays.
 func TestPagesRefreshWhatIsLive(t *testing.T) {
