@@ -28,33 +28,27 @@ func (o *Outrider) HotPath(source string) (outbox.HotPath, error) {
 	case k.Hot:
 		return hotPath{o, source}, nil
 	case k.Read:
-		return readPath{o, source}, nil
+		return readPath{o, source, ""}, nil
 	}
 	return nil, fmt.Errorf("hot path: source %q has none: it needs the layout outrider or outbox-framework, and hot_path.queue must not be 0; "+
 		"call (*Outrider).Wake after the commit instead", source)
 }
 
 // readPath has the relay read the table right after a commit: it is for databases in which nothing that an INSERT returns says
-// whether its row is the next of its group.
+// whether its row is the next of its group. It implements [outbox.HotPath] and [outbox.HotInsert].
 type readPath struct {
-	relay  *Outrider
-	source string
+	relay          *Outrider
+	source, insert string
 }
 
-// Announce implements [outbox.HotPath].
-func (p readPath) Announce(insert string) outbox.HotInsert { return readInsert{p, insert} }
-
-// readInsert is an INSERT into such a table.
-type readInsert struct {
-	readPath
-	insert string
+func (p readPath) Announce(insert string) outbox.HotInsert {
+	return readPath{p.relay, p.source, insert}
 }
 
-// Statement implements [outbox.HotInsert]; so do the other methods.
-func (i readInsert) Statement() string  { return i.insert }
-func (i readInsert) Inserted([]*string) {}
-func (i readInsert) Committed()         { i.relay.Wake(i.source) }
-func (i readInsert) Forget()            {}
+func (p readPath) Statement() string { return p.insert }
+func (readPath) Inserted([]*string)  {}
+func (p readPath) Committed()        { p.relay.Wake(p.source) }
+func (readPath) Forget()             {}
 
 // hotPath is that of whichever generation is at work.
 type hotPath struct {

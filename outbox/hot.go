@@ -66,14 +66,19 @@ func (c *Client) publishHot(ctx context.Context, tx any, insert string, args []a
 		in.Forget()
 		return true, notEnded(err)
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.ended {
+	return true, of.publishes(hotInsert{in, c.table})
+}
+
+// publishes keeps an INSERT until the end of the transaction.
+func (r *running) publishes(in hotInsert) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
 		in.Forget()
-		return true, ErrNoTransaction
+		return ErrNoTransaction
 	}
-	of.published = append(of.published, hotInsert{in, c.table})
-	return true, nil
+	r.published = append(r.published, in)
+	return nil
 }
 
 // announce has the relay read the table after the commit: nothing that MySQL or SQLite returns of an INSERT says whether a row is the next of
@@ -83,17 +88,9 @@ func (c *Client) announce(ctx context.Context, tx any, insert string) error {
 	if of == nil {
 		return nil
 	}
-	in := c.hot.Announce(insert)
-	if in == nil {
-		return nil
+	if in := c.hot.Announce(insert); in != nil {
+		return of.publishes(hotInsert{in, c.table})
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.ended {
-		in.Forget()
-		return ErrNoTransaction
-	}
-	of.published = append(of.published, hotInsert{in, c.table})
 	return nil
 }
 

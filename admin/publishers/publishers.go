@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -167,19 +168,17 @@ func (s *service) find(r *http.Request) (*adapters.Progress, error) {
 	if err != nil {
 		return nil, err
 	}
-	var topics []string
-	for i := range rows {
-		if !slices.Contains(topics, rows[i].Topic) {
-			topics = append(topics, rows[i].Topic)
-		}
-	}
-	switch len(topics) {
-	case 0:
+	if len(rows) == 0 {
 		return nil, errNotFound
-	case 1:
-		return &rows[0], nil
 	}
-	return nil, fmt.Errorf("%w %s: %s; add ?topic=NAME", errSeveral, rows[0].Publisher, strings.Join(topics, ", "))
+	topics := map[string]bool{}
+	for i := range rows {
+		topics[rows[i].Topic] = true
+	}
+	if len(topics) > 1 {
+		return nil, fmt.Errorf("%w %s: %s; add ?topic=NAME", errSeveral, rows[0].Publisher, strings.Join(slices.Sorted(maps.Keys(topics)), ", "))
+	}
+	return &rows[0], nil
 }
 
 // order writes a status, which running relays carry out.
@@ -203,12 +202,12 @@ func (s *service) lag(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, name := map[string]int64{}, named(rows)
+	out := map[string]int64{}
 	err = s.use(r.Context(), func(op *admin.Operator) error {
 		lags, err := op.PublisherLags(r.Context(), topicOf(r))
 		for _, l := range lags {
-			if key, asked := name[[2]string{l.Topic, l.Publisher}]; asked {
-				out[key] = l.Behind
+			if slices.ContainsFunc(rows, func(p adapters.Progress) bool { return p.Topic == l.Topic && p.Publisher == l.Publisher }) {
+				out[keyOf(rows, l.Topic, l.Publisher)] = l.Behind
 			}
 		}
 		return err
@@ -216,32 +215,20 @@ func (s *service) lag(r *http.Request) (any, error) {
 	return out, err
 }
 
-// named are the keys of rows in an answer: the publisher, or topic:publisher where several topics have one of that name.
-func named(rows []adapters.Progress) map[[2]string]string {
-	topics, out := map[string]map[string]bool{}, map[[2]string]string{}
-	for i := range rows {
-		of := topics[rows[i].Publisher]
-		if of == nil {
-			of = map[string]bool{}
-			topics[rows[i].Publisher] = of
-		}
-		of[rows[i].Topic] = true
+// keyOf is the key of a row in an answer: the publisher, or topic:publisher where several topics have one of that name.
+func keyOf(rows []adapters.Progress, topic, publisher string) string {
+	if slices.ContainsFunc(rows, func(p adapters.Progress) bool { return p.Publisher == publisher && p.Topic != topic }) {
+		return topic + ":" + publisher
 	}
-	for i := range rows {
-		p := &rows[i]
-		if out[[2]string{p.Topic, p.Publisher}] = p.Publisher; len(topics[p.Publisher]) > 1 {
-			out[[2]string{p.Topic, p.Publisher}] = p.Topic + ":" + p.Publisher
-		}
-	}
-	return out
+	return publisher
 }
 
 func (s *service) leaders(r *http.Request) (any, error) {
 	rows, err := s.rows(r)
-	out, name := map[string]string{}, named(rows)
+	out := map[string]string{}
 	for i := range rows {
 		if p := &rows[i]; p.Leader != "" {
-			out[name[[2]string{p.Topic, p.Publisher}]] = p.Leader
+			out[keyOf(rows, p.Topic, p.Publisher)] = p.Leader
 		}
 	}
 	return out, err
