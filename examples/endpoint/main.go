@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider"
@@ -123,7 +124,7 @@ func (a *app) create(ctx context.Context, name string) (u User, err error) {
 		if name == "" {
 			return errors.New("a user needs a name")
 		}
-		event, err := UserCreated.New(u).Aggregate("USER", fmt.Sprint(u.ID)).Build()
+		event, err := UserCreated.New(u).Aggregate("USER", strconv.FormatInt(u.ID, 10)).Build()
 		if err != nil {
 			return err
 		}
