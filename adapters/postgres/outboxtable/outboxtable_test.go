@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -137,9 +138,10 @@ func TestARowIsThatOfTheTablesPublisher(t *testing.T) {
 		},
 		"outbox-framework": {
 			outboxtable.Config{Layout: "outbox-framework"}, "outbox_event", "created_at", []string{"event_id", "available_at", "created_at"},
-			order("ours", message.Metadata{outbox.MetaGroup: "Order:17", outbox.MetaAggregateType: "Order", outbox.MetaAggregateID: "17", outbox.MetaTenant: "acme", "x": "y"}),
+			order("ours", message.Metadata{outbox.MetaGroup: "Order:17", outbox.MetaAggregateType: "Order", outbox.MetaAggregateID: "17", outbox.MetaTenant: "acme", "x": "y",
+				outbox.MetaOccurredAt: "2024-02-29T12:00:00Z"}),
 			client("outbox-framework", func(b *outbox.Builder) *outbox.Builder {
-				return b.Aggregate("Order", "17").Tenant("acme").Header("x", "y")
+				return b.Aggregate("Order", "17").Tenant("acme").Header("x", "y").OccurredAt(time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC))
 			}),
 		},
 		"flowcatalyst": {

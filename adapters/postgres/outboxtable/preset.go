@@ -108,11 +108,14 @@ func (w *presetWriter) queue(q *layout.Queue, kind string, columns map[string]pg
 			w.message(h.Column, metadata(h.Name))
 		}
 	}
-	none := ""
+	none, own := "", []string(nil)
 	if columns[c.Headers].NotNull {
 		none = "{}"
 	}
-	w.add(field{column: c.Headers, value: func(r *record) (string, error) { return cmp.Or(r.headers(apart, nil), none), nil }})
+	if q.CreatedIsOccurred {
+		own = []string{outbox.MetaOccurredAt}
+	}
+	w.add(field{column: c.Headers, value: func(r *record) (string, error) { return cmp.Or(r.headers(apart, own), none), nil }})
 }
 
 // typeOf is what goes into the column for types of a queue.
