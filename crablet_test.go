@@ -222,7 +222,7 @@ type pairInbox struct {
 func (in *pairInbox) Address(*message.Message) (string, error) { return "there", nil }
 func (in *pairInbox) Close() error                             { return nil }
 func (in *pairInbox) Ordering() adapters.Ordering {
-	return adapters.Ordering{MaxMessages: 1000, Static: true, Whole: true}
+	return adapters.Ordering{MaxMessages: 100, Static: true, Whole: true}
 }
 
 func (in *pairInbox) Deliver(_ context.Context, _ string, batch []*message.Message) []error {
