@@ -137,8 +137,8 @@ func TestG13_AConnectionThatIsCutDuringTheStart(t *testing.T) {
 		"queue table": func(t *testing.T) (string, string) {
 			return testenv.Postgres(t), "{type: postgres, url: %q, layout: flowcatalyst}"
 		},
-		"crablet": func(t *testing.T) (string, string) {
-			return testenv.Postgres(t), "{type: postgres, url: %q, layout: crablet}"
+		"leader": func(t *testing.T) (string, string) {
+			return testenv.Postgres(t), "{type: postgres, url: %q, leader: true, wake: notify}"
 		},
 		"MariaDB": func(t *testing.T) (string, string) {
 			return testenv.MySQL(t), "{type: mysql, url: %q, layout: flowcatalyst}"
@@ -173,8 +173,9 @@ func TestG13_AConnectionThatIsCutDuringTheStart(t *testing.T) {
 			if connections == 0 {
 				t.Fatal("no connection was made")
 			}
-			for _, writes := range []int{1, 2, 4} {
-				for which := 1; which <= connections; which++ {
+			for which := 1; which <= connections; which++ {
+				for i := range testenv.Brief(1, 6) {
+					writes := 1 + (which+i)%6
 					c.begin(which, writes)
 					if err := startAndEnd(t, cfg); err != nil {
 						t.Errorf("connection %d of %d, cut at write %d: %v", which, connections, writes, err)

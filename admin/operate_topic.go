@@ -81,7 +81,11 @@ func (op *Operator) produced(destination string, section config.Destination, top
 	if field == nil {
 		return nil
 	}
-	value := strings.TrimSuffix(strings.TrimPrefix(topic, field[1]), field[3])
+	value, begins := strings.CutPrefix(topic, field[1])
+	value, ends := strings.CutSuffix(value, field[3])
+	if !begins || !ends {
+		return nil // the destination says so
+	}
 	var m config.Match
 	for _, r := range op.build.Config.Routes {
 		if r.To != destination && !poisons(&r, destination) {

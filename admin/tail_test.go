@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -63,7 +64,7 @@ func TestTailShowsRowsInTheOrderOfVisibility(t *testing.T) {
 				`INSERT INTO outrider_outbox (type, message_group, payload) SELECT 'x', CASE WHEN i %% 3 = 0 THEN 'c' || (i %% 50) ELSE 'busy' END, '{}' FROM generate_series(1, %d) i`)
 		},
 		"log table": func(t *testing.T) *tailedSource {
-			return onPostgres(t, `CREATE TABLE events (no bigserial PRIMARY KEY, id text NOT NULL, customer text, payload json NOT NULL, xid xid8 NOT NULL DEFAULT pg_current_xact_id())`,
+			return onPostgres(t, `CREATE TABLE events (no bigserial PRIMARY KEY, id text NOT NULL, customer text, payload json NOT NULL, xid xid8 NOT NULL DEFAULT pg_current_xact_id()); CREATE INDEX ON events (xid, no)`,
 				"{type: postgres, url: %q, layout: custom, table: events, columns: {position: no, xid: xid, id: id, group: customer, type: '=e', payload: payload}}",
 				`INSERT INTO events (id, customer, payload) SELECT i, CASE WHEN i %% 3 = 0 THEN 'c' || (i %% 50) ELSE 'busy' END, '{}' FROM generate_series(1, %d) i`)
 		},
@@ -124,16 +125,16 @@ func TestTailShowsRowsInTheOrderOfVisibility(t *testing.T) {
 // The rows that are read ahead have a bound in bytes.
 func TestG7_TailHoldsFewBytes(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "app.db")
-	tailedConfig(t, fmt.Sprintf("{type: sqlite, path: %q}", path))
-	db, err := sqlite.Open(path)
+	url := testenv.Postgres(t)
+	tailedConfig(t, fmt.Sprintf("{type: postgres, url: %q}", url))
+	conn, err := pgx.Connect(t.Context(), url)
 	check(t, err)
-	t.Cleanup(func() { check(t, db.Close()) })
-	const rows, size = 200, 1 << 20
-	_, err = db.ExecContext(t.Context(), fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
-		INSERT INTO outrider_outbox (type, message_group, payload_bytes) SELECT 'x', 'g' || i, zeroblob(%d) FROM n`, rows, size))
+	t.Cleanup(func() { check(t, conn.Close(context.Background())) })
+	const rows, size = 120, 256 << 10
+	_, err = conn.Exec(t.Context(), fmt.Sprintf(`INSERT INTO outrider_outbox (type, message_group, payload_bytes)
+		SELECT 'x', 'g' || i, convert_to(repeat('x', %d), 'UTF8') FROM generate_series(1, %d) i`, size, rows))
 	check(t, err)
-	src, err := sqlite.NewSource(sqlite.SourceConfig{Path: path})
+	src, err := postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url})
 	check(t, err)
 	t.Cleanup(func() { check(t, src.Close()) })
 	begin, err := src.Start(t.Context(), adapters.Start{Kind: adapters.StartBeginning})

@@ -61,6 +61,9 @@ func ConnectionProblem(err error) (text string, ok bool) {
 	return "", false
 }
 
+// ConnectionLost reports whether an error of this package is about a connection that ended early.
+func ConnectionLost(err error) bool { return pg.Lost(err) }
+
 // ConnectionFix is what to do about a [ConnectionProblem]; empty for any other error.
 func ConnectionFix(err error) string { return pg.ConnectionFix(err) }
 

@@ -52,7 +52,7 @@ routes:
 		{args: "parked list --route rest -o json", out: []string{`"id": "e5"`, `"table": "outbox_events"`, `"source": "shop"`}},
 		{args: "parked list --limit 2", out: []string{"parked-1", "e1"}, err: []string{"more messages match"}},
 		{args: "parked list --route rest --older-than 1ms -o json", out: []string{`"attempts": 4`}}, // three retries in the table
-		{args: "event e2", out: []string{"failed attempts", "4"}},
+		{args: "event e2", out: []string{"failed attempts  4"}, err: []string{"no relay answers"}},
 		{args: "parked purge --route rest --older-than 1h --dry-run", out: []string{"0 messages would be purged"}},
 		{args: "parked show e2", out: []string{"table outbox_events of source shop", "answers 422", `"type": "order.made"`}},
 		{args: "status -o json", out: []string{`"dead_rows": 4`, `"dead": 5`, `"dead_rows": 2`}},

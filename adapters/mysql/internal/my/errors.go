@@ -59,7 +59,9 @@ func Answered(err error) bool {
 }
 
 // Lost reports whether a connection ended early.
-func Lost(err error) bool { return errors.Is(err, mysql.ErrInvalidConn) || FailedWith(err, shutdown) }
+func Lost(err error) bool {
+	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) || FailedWith(err, shutdown)
+}
 
 // refusals are numbers of errors by which a table refuses what a row would become, beside those of the SQLSTATE's classes 22 and 23.
 var refusals = []uint16{1265, 1364, 1366, 1644, 3819}

@@ -19,9 +19,17 @@ const (
 	unknownDatabase      = "3D000"
 	tooManyConnections   = "53300"
 	cannotConnectNow     = "57P03"
+	adminShutdown        = "57P01"
+	crashShutdown        = "57P02"
+	connectionFailure    = "08006"
 	notInThatState       = "55000"
 	undefinedObject      = "42704"
 )
+
+// Lost reports whether a connection ended early: the server ends, has just begun, or was not heard of any more.
+func Lost(err error) bool {
+	return errors.Is(err, pgconn.ErrConnClosed) || FailedWith(err, adminShutdown, crashShutdown, cannotConnectNow, connectionFailure)
+}
 
 // ConnectFailure is a connection that was not made, in the words of its decisive
 // attempt. pgx lists every attempt: both with and without TLS, for each address of
