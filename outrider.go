@@ -117,10 +117,10 @@ func (o *Outrider) work(ctx context.Context) error {
 	return err
 }
 
-// How often a start is tried again, and the first pause before that; each is twice as long as the one before: together 6 s.
+// How often a start is tried again, and the first pause before that; each is twice as long as the one before: together 3 s.
 const (
 	startsMost = 6
-	startPause = 100 * time.Millisecond
+	startPause = 50 * time.Millisecond
 )
 
 // startsAgain reports whether a start that failed is to be tried again, after a pause: when a connection was cut. A relay that has
