@@ -41,6 +41,8 @@ func TestTransactionsByCommand(t *testing.T) {
 	for _, st := range []step{
 		{args: "transactions --source none", code: 1, err: []string{"no source \"none\""}},
 		{args: "transactions", out: []string{"ID", id, "app", "nightly-report", "6m", "idle in transaction", "SELECT '***'"}},
+		{args: "status", out: []string{"nightly-report", "has been open for 6m", "to end it: outrider transactions end " + id}},
+		{args: "doctor", out: []string{"nightly-report", "outrider transactions end " + id}},
 		{args: "transactions end", code: 2, err: []string{"arg"}},
 		{args: "transactions end 1-2-3 --yes", out: []string{"it has ended already"}},
 		{args: "transactions end " + id, code: 2, out: []string{id}, err: []string{"stdin is not a terminal: pass --yes"}},
