@@ -44,7 +44,8 @@ help: ## Show the targets
 
 .PHONY: demo
 demo: ## Run the whole system in one process: no server, no configuration
-	go run ./cmd/outrider demo
+	go build -o bin/outrider ./cmd/outrider
+	bin/outrider demo
 
 .PHONY: build
 build: ## Build the binary bin/outrider, as it is released
