@@ -201,7 +201,10 @@ func TestPictures(t *testing.T) {
 			for device, size := range map[string][2]int64{"wide": {1280, 860}, "phone": {360, 780}} {
 				b.size(size[0], size[1])
 				b.open(path)
-				if name == "route" {
+				switch name {
+				case "overview":
+					b.untilAt(path, "something was delivered lately", func() bool { return eval[bool](b, `parseFloat(document.querySelector(".tiles dd").textContent) > 0`) })
+				case "route":
 					b.until("the charts are drawn", func() bool { return eval[bool](b, `document.documentElement.dataset.charts === "drawn"`) })
 				}
 				b.picture(fmt.Sprintf("%s/%s-%s-%s.png", *pictures, name, device, theme))
