@@ -34,7 +34,10 @@ type Fields struct {
 	Headers       map[string]string // all metadata: {{index .Headers "x-region"}}
 }
 
-var errEmpty = errors.New("the message has nothing to put into")
+// emptyError is what is wrong with a message that has no value for a placeholder.
+type emptyError struct{ placeholder string }
+
+func (e *emptyError) Error() string { return "the message has nothing to put into " + e.placeholder }
 
 // NewAddress parses a template. encode is applied to every value that a
 // message contributes and may refuse it; nil leaves values as they are. The
@@ -43,7 +46,7 @@ func NewAddress(text string, encode func(string) (string, error)) (*Address, err
 	value := func(placeholder, s string) (string, error) {
 		switch {
 		case s == "":
-			return "", fmt.Errorf("%w %s", errEmpty, placeholder)
+			return "", &emptyError{placeholder}
 		case encode != nil:
 			return encode(s)
 		}
@@ -104,7 +107,7 @@ func (a *Address) try() error {
 	}
 	_, err := a.execute(msg)
 	// Tags and headers differ from message to message.
-	if err == nil || errors.Is(err, errEmpty) || strings.Contains(err.Error(), "map has no entry") {
+	if _, empty := errors.AsType[*emptyError](err); err == nil || empty || strings.Contains(err.Error(), "map has no entry") {
 		return nil
 	}
 	return fmt.Errorf("template %q: %w", a.text, err)
@@ -136,6 +139,9 @@ func (a *Address) execute(msg *message.Message) (string, error) {
 	}
 	var b strings.Builder
 	if err := a.tmpl.Execute(&b, data); err != nil {
+		if empty, ok := errors.AsType[*emptyError](err); ok {
+			return "", empty
+		}
 		return "", plainError{err}
 	}
 	return b.String(), nil
