@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/outriderhq/outrider/internal/guard"
 )
 
 // HTTP posts batches of messages to an endpoint.
@@ -24,6 +26,7 @@ type HTTP struct {
 	Batch          HTTPBatch                   `yaml:"batch" doc:"Bounds of one request."`
 	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests in flight per route; with a source of layout {layouts with one limit} per source. A group has at most one of them."`
 	Status         map[StatusCode]StatusAction `yaml:"status" doc:"Meaning of status codes that differs from the default."`
+	ShowPayload    bool                        `yaml:"show_payload" default:"false" doc:"Whether errors quote the values of payloads that a response repeats. Errors reach the log, and users with the role read. false: such a value is shown as ***."`
 	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 
@@ -45,6 +48,7 @@ func (h *HTTP) check(c *checker, at place) {
 	h.checkPreset(c, at)
 	if u := checkURL(c, at.child("url"), h.URL); u != nil {
 		c.httpTLS(at, u, &h.TLS, !h.Token.IsZero() || len(h.Headers) > 0)
+		c.reachable(at.child("url"), u, guard.Guard{Any: h.AllowPrivate, NoMetadata: true}, h.AllowNetworks, h.DenyNetworks)
 	}
 	c.networks(at.child("allow_networks"), h.AllowNetworks)
 	c.networks(at.child("deny_networks"), h.DenyNetworks)

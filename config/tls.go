@@ -1,12 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/outriderhq/outrider/internal/guard"
 )
 
 // TLS configures an encrypted connection.
@@ -137,6 +140,24 @@ func (c *checker) networks(at place, list []string) {
 		if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
 			c.add(at.item(i), "is not a network").hint("for example 10.1.0.0/16 or fd00::/8; one address is 10.1.2.3/32")
 		}
+	}
+}
+
+// reachable refuses a literal address that a relay would refuse to send to. Names are looked at when they are resolved.
+func (c *checker) reachable(at place, u *url.URL, g guard.Guard, allowed, denied []string) {
+	for _, list := range []struct {
+		texts []string
+		into  *[]netip.Prefix
+	}{{allowed, &g.Allowed}, {denied, &g.Denied}} {
+		for _, text := range list.texts {
+			if p, err := netip.ParsePrefix(text); err == nil { // otherwise it has been refused
+				*list.into = append(*list.into, p)
+			}
+		}
+	}
+	if err := g.CheckHost(u.Hostname()); err != nil {
+		text, hint, _ := strings.Cut(err.Error(), "; ")
+		c.add(at, "%s", text).hint("%s", cmp.Or(hint, "use another address"))
 	}
 }
 

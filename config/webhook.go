@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/internal/guard"
 )
 
 // Webhook sends each message as one signed request (Standard Webhooks).
@@ -29,6 +31,7 @@ type Webhook struct {
 	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that are always refused, for example your own public addresses."`
 	Capture        Size                        `yaml:"capture" default:"4KiB" min:"0B" max:"64KiB" doc:"How much of an error response the error quotes."`
 	Status         map[StatusCode]StatusAction `yaml:"status" doc:"Meaning of status codes that differs from the default."`
+	ShowPayload    bool                        `yaml:"show_payload" default:"false" doc:"Whether errors quote the values of payloads that a response repeats. Errors reach the log, and users with the role read. false: such a value is shown as ***."`
 	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 
@@ -77,7 +80,9 @@ func (w *Webhook) checkURL(c *checker, parent, at place) {
 	if local && !w.AllowPrivate && len(w.AllowNetworks) == 0 {
 		c.add(at, "is not a public address, and webhooks go to public ones only").
 			hint("add its network to allow_networks, or set allow_private: true")
+		return
 	}
+	c.reachable(at, u, guard.Guard{Any: w.AllowPrivate}, w.AllowNetworks, w.DenyNetworks)
 }
 
 // checkPassHeaders refuses what passes nothing on.

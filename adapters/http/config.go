@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
+	"github.com/outriderhq/outrider/internal/guard"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -62,6 +63,9 @@ type Config struct {
 	// MaxMessages, MaxBytes (of payload) and MaxGroups bound one request.
 	// Defaults: 100 (1 with format watermill), 1 MiB and any number.
 	MaxMessages, MaxBytes, MaxGroups int
+
+	// ShowPayload has errors quote what an answer repeats of payloads. Otherwise *** stands for each value.
+	ShowPayload bool
 
 	// MaxRequests bounds the requests that are in flight at once.
 	// Default: adapters.DefaultMaxRequests.
@@ -133,8 +137,8 @@ func (c Config) WithDefaults() (Config, error) {
 			errs = append(errs, fmt.Errorf("%s: must not be negative", n.name))
 		}
 	}
-	errs = append(errs, httpx.CheckNetworks("allow networks", c.AllowNetworks)...)
-	errs = append(errs, httpx.CheckNetworks("deny networks", c.DenyNetworks)...)
+	errs = append(errs, guard.CheckNetworks("allow networks", c.AllowNetworks)...)
+	errs = append(errs, guard.CheckNetworks("deny networks", c.DenyNetworks)...)
 	errs = append(errs, c.checkHeaders()...)
 	errs = append(errs, httpx.CheckStatuses(c.Statuses, c.Accept)...)
 	return c, errors.Join(errs...)

@@ -63,6 +63,8 @@ func New(cfg Config) (*Destination, error) {
 			Quote:    maxQuote,
 			Statuses: httpx.NewStatuses(DefaultStatuses(), cfg.Statuses, cfg.Accept),
 			Secrets:  httpx.NewRedactor(append(httpx.HeaderSecrets(cfg.Headers), append(target.Secrets(), cfg.Token)...)),
+
+			ShowPayload: cfg.ShowPayload,
 		},
 		client: &http.Client{
 			Transport:     cfg.transport(dialer),

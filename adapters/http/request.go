@@ -6,6 +6,7 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
@@ -36,7 +37,7 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 	httpx.Body(req, open, size)
 	resp, err := d.do(req, batch)
 	if err != nil {
-		err = d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)
+		err = d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err, payloads(batch)...)
 		if d.cfg.Items {
 			return nil, coded(err, codeGateway, false)
 		}
@@ -51,11 +52,11 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 	switch {
 	case !d.outcome.Statuses.Success(resp.StatusCode):
 	case d.cfg.Items && resp.StatusCode < 300: // one that is accepted besides has no results
-		return d.results(address, answer, len(batch))
+		return d.results(address, answer, batch)
 	default:
 		return nil, nil
 	}
-	err = d.outcome.Refused(resp, address, answer)
+	err = d.outcome.Refused(resp, address, answer, payloads(batch)...)
 	switch {
 	case d.cfg.Items:
 		return nil, coded(err, codeOf(resp.StatusCode), true)
@@ -63,6 +64,15 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 		return nil, coded(err, "", true)
 	}
 	return nil, err
+}
+
+// payloads are those of the messages of a request.
+func payloads(batch []item) [][]byte {
+	var out [][]byte
+	for _, it := range batch {
+		out = append(out, adapters.PayloadOf(it.msg))
+	}
+	return out
 }
 
 func (d *Destination) setHeaders(req *http.Request, batch []item) {

@@ -47,7 +47,7 @@ func coded(err error, code string, answered bool) error {
 // results reads what became of each item of a request from the answer: {"results": [{"status": "SUCCESS", "error":
 // "..."}]}, one for each, in their order. The ids in it are the platform's. An answer of another form says nothing
 // of any item, so all are attempted again.
-func (d *Destination) results(address string, answer []byte, items int) ([]error, error) {
+func (d *Destination) results(address string, answer []byte, batch []item) ([]error, error) {
 	var body struct {
 		Results []struct {
 			Status string `json:"status"`
@@ -57,9 +57,9 @@ func (d *Destination) results(address string, answer []byte, items int) ([]error
 	err := json.Unmarshal(answer, &body)
 	switch {
 	case err != nil || body.Results == nil:
-		return nil, d.noResults(address, `is not of the form {"results": [...]}: `+d.outcome.Secrets.Quote(answer, maxQuote))
-	case len(body.Results) != items:
-		return nil, d.noResults(address, fmt.Sprintf("has %d results for %d items", len(body.Results), items))
+		return nil, d.noResults(address, `is not of the form {"results": [...]}: `+d.outcome.Answer(answer, maxQuote, payloads(batch)...))
+	case len(body.Results) != len(batch):
+		return nil, d.noResults(address, fmt.Sprintf("has %d results for %d items", len(body.Results), len(batch)))
 	}
 	var errs []error
 	for i, r := range body.Results {
@@ -67,17 +67,17 @@ func (d *Destination) results(address string, answer []byte, items int) ([]error
 			continue
 		}
 		if errs == nil {
-			errs = make([]error, items)
+			errs = make([]error, len(batch))
 		}
-		errs[i] = d.refusedItem(address, r.Status, r.Error)
+		errs[i] = d.refusedItem(address, r.Status, r.Error, batch[i:i+1])
 	}
 	return errs, nil
 }
 
 // refusedItem is the error of one item.
-func (d *Destination) refusedItem(address, status, text string) error {
-	reason := fmt.Errorf("http: %s answers %s for the item: %s", address, d.outcome.Secrets.Quote([]byte(status), maxQuote),
-		d.outcome.Secrets.Quote([]byte(text), maxQuote))
+func (d *Destination) refusedItem(address, status, text string, of []item) error {
+	reason := fmt.Errorf("http: %s answers %s for the item: %s", address, d.outcome.Answer([]byte(status), maxQuote, payloads(of)...),
+		d.outcome.Answer([]byte(text), maxQuote, payloads(of)...))
 	switch status {
 	case codeBadRequest, codeForbidden:
 		return coded(outbox.Permanent(reason), status, true)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
+	"github.com/outriderhq/outrider/internal/guard"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -60,6 +61,9 @@ type Config struct {
 
 	// Timeout bounds a request until its answer is read. Default: 30 s.
 	Timeout time.Duration
+
+	// ShowPayload has errors quote what an answer repeats of payloads. Otherwise *** stands for each value.
+	ShowPayload bool
 
 	// MaxRequests bounds the requests of a route that are in flight at once.
 	// A group has at most one. Default: adapters.DefaultMaxRequests.
@@ -149,8 +153,8 @@ func (c Config) WithDefaults() (Config, error) {
 	setDefault(&c.Burst, int(max(1, math.Ceil(min(c.Rate, math.MaxInt32)))))
 	setDefault(&c.Capture, DefaultCapture)
 	c.Capture = max(c.Capture, 0)
-	errs = append(errs, httpx.CheckNetworks("allow networks", c.AllowNetworks)...)
-	errs = append(errs, httpx.CheckNetworks("deny networks", c.DenyNetworks)...)
+	errs = append(errs, guard.CheckNetworks("allow networks", c.AllowNetworks)...)
+	errs = append(errs, guard.CheckNetworks("deny networks", c.DenyNetworks)...)
 	errs = append(errs, httpx.CheckHeaders(c.Headers, ours)...)
 	errs = append(errs, httpx.CheckStatuses(c.Statuses, c.Accept)...)
 	return c, errors.Join(errs...)

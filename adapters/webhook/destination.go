@@ -65,7 +65,7 @@ func New(cfg Config) (*Destination, error) {
 		outcome: httpx.Outcome{
 			Name: "webhook", Timeout: cfg.Timeout, Quote: cfg.Capture,
 			Statuses: httpx.NewStatuses(DefaultStatuses(), cfg.Statuses, cfg.Accept),
-			Secrets:  httpx.NewRedactor(cfg.unquotable(target)),
+			Secrets:  httpx.NewRedactor(cfg.unquotable(target)), ShowPayload: cfg.ShowPayload,
 		},
 		guard:     guard,
 		dialer:    dialer,

@@ -48,7 +48,7 @@ func (d *Destination) send(ctx context.Context, address string, msg *message.Mes
 	h.put(headerID, msg.UUID)
 	h.put(headerTimestamp, timestamp)
 	h.put(headerSignature, d.signer.signature(msg.UUID, timestamp, body))
-	return d.post(ctx, address, to, h.Header, body)
+	return d.post(ctx, address, to, h.Header, body, msg.Payload)
 }
 
 // body returns what is signed and sent.
@@ -69,7 +69,7 @@ func (d *Destination) url(address string) (*url.URL, error) {
 
 // post makes the request and returns what its answer means. The transport is
 // asked directly: a client would look for redirects and cookies.
-func (d *Destination) post(ctx context.Context, address string, to *url.URL, h http.Header, body []byte) error {
+func (d *Destination) post(ctx context.Context, address string, to *url.URL, h http.Header, body, payload []byte) error {
 	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	var connected atomic.Bool // written by the connection's goroutine
@@ -81,7 +81,7 @@ func (d *Destination) post(ctx context.Context, address string, to *url.URL, h h
 	httpx.Body(req, func() io.Reader { return bytes.NewReader(body) }, int64(len(body)))
 	resp, err := d.transport.RoundTrip(req)
 	if err != nil {
-		return d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)
+		return d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err, payload)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if d.outcome.Statuses.Success(resp.StatusCode) {
@@ -90,7 +90,7 @@ func (d *Destination) post(ctx context.Context, address string, to *url.URL, h h
 	}
 	answer := d.outcome.Read(resp.Body, d.outcome.Quote+1) // one more shows that there is more
 	drain(resp)
-	return d.outcome.Refused(resp, address, answer)
+	return d.outcome.Refused(resp, address, answer, payload)
 }
 
 // drain reads the rest of an answer, within bounds. It ignores errors: the status has

@@ -35,7 +35,7 @@ func httpConfig(d *config.HTTP) (cfg http.Config, err error) {
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
 		MaxMessages: d.Batch.MaxMessages, MaxBytes: int(d.Batch.MaxBytes), MaxGroups: d.Batch.MaxGroups,
 		Whole: d.Batch.Whole, MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
-		PublicOnly: !d.AllowPrivate, AllowNetworks: networks[0], DenyNetworks: networks[1],
+		ShowPayload: d.ShowPayload, PublicOnly: !d.AllowPrivate, AllowNetworks: networks[0], DenyNetworks: networks[1],
 	}
 	if cfg.TLS, err = newTLS(d.TLS, d.TLS.On()); err != nil {
 		return cfg, err

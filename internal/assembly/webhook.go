@@ -32,7 +32,7 @@ func webhookConfig(d *config.Webhook) (cfg webhook.Config, err error) {
 		Headers: revealMap(d.Headers), PassHeaders: lower(d.PassHeaders),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(), MaxRequests: d.MaxRequests,
 		Rate: d.Rate.PerSecond(), Burst: d.Burst, AllowPrivate: d.AllowPrivate,
-		Capture: int(d.Capture), Statuses: statuses, Accept: accept,
+		Capture: int(d.Capture), ShowPayload: d.ShowPayload, Statuses: statuses, Accept: accept,
 	}
 	if d.Capture == 0 {
 		cfg.Capture = -1

@@ -20,7 +20,12 @@ type Outcome struct {
 	Quote    int           // most bytes of an answer that an error quotes
 	Statuses Statuses
 	Secrets  Redactor
+
+	ShowPayload bool // errors quote what an answer repeats of payloads
 }
+
+// noAnswerMost is how many bytes of net/http's text about an answer that is none are shown.
+const noAnswerMost = 1 << 10
 
 // Read returns the beginning of an answer, at most limit bytes, for the quote in
 // an error. That is all it serves for, so what prevents reading does not matter.
@@ -32,14 +37,22 @@ func (o Outcome) Read(answer io.Reader, limit int) []byte {
 	return text
 }
 
-// Refused is the error of an answer whose status is no success.
-func (o Outcome) Refused(resp *http.Response, address string, answer []byte) error {
+// Answer makes a quote of a receiver's answer to a request with these payloads, of at most limit bytes.
+func (o Outcome) Answer(answer []byte, limit int, payloads ...[]byte) string {
+	if !o.ShowPayload {
+		answer = MaskEcho([]byte(o.Secrets.replace.Replace(string(answer))), payloads...)
+	}
+	return o.Secrets.Quote(answer, limit)
+}
+
+// Refused is the error of an answer, whose status is no success, to a request with these payloads.
+func (o Outcome) Refused(resp *http.Response, address string, answer []byte, payloads ...[]byte) error {
 	status := resp.StatusCode
 	kind := o.Statuses.Kind(status)
 	if kind == outbox.KindSkip {
 		return outbox.Skip("status " + strconv.Itoa(status))
 	}
-	quote := o.Secrets.Quote(answer, o.Quote)
+	quote := o.Answer(answer, o.Quote, payloads...)
 	if quote != "" {
 		quote = ": " + quote
 	}
@@ -57,8 +70,8 @@ func (o Outcome) Refused(resp *http.Response, address string, answer []byte) err
 
 // NoAnswer is the error of a request without an answer: ctx is the caller's,
 // limited the request's own. Without a connection nothing was sent; with one,
-// whether it was sent is not known.
-func (o Outcome) NoAnswer(ctx, limited context.Context, address string, connected bool, err error) error {
+// whether it was sent is not known: what is no HTTP may repeat the payloads, too.
+func (o Outcome) NoAnswer(ctx, limited context.Context, address string, connected bool, err error, payloads ...[]byte) error {
 	at := Shown(address)
 	switch {
 	case ctx.Err() != nil:
@@ -70,7 +83,7 @@ func (o Outcome) NoAnswer(ctx, limited context.Context, address string, connecte
 	case limited.Err() != nil:
 		return outbox.Transient(fmt.Errorf("%s: %s does not answer within %v", o.Name, at, o.Timeout), 0)
 	}
-	return outbox.Transient(fmt.Errorf("%s: no answer from %s: %s", o.Name, at, o.Secrets.Err(err)), 0)
+	return outbox.Transient(fmt.Errorf("%s: no answer from %s: %s", o.Name, at, o.Answer([]byte(o.Secrets.Err(err)), noAnswerMost, payloads...)), 0)
 }
 
 // Interrupted is the error of a request that the caller's context ended.

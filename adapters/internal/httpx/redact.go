@@ -20,13 +20,17 @@ type Redactor struct {
 // would also be found where it is not meant, and is no secret.
 const shortest = 4
 
-// NewRedactor returns a redactor of these secrets. They are sorted in place.
+// NewRedactor returns a redactor of these secrets, however an answer writes them.
 func NewRedactor(secrets []string) Redactor {
+	var all []string
+	for _, s := range secrets {
+		all = append(all, written(s)...)
+	}
 	// Longer ones first: a secret may contain another.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	var r Redactor
 	var pairs []string
-	for _, s := range secrets {
+	for _, s := range all {
 		if len(s) >= shortest {
 			r.secrets = append(r.secrets, s)
 			pairs = append(pairs, s, "[redacted]")
