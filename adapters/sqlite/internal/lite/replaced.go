@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -42,6 +44,7 @@ type connector struct {
 	driver     driver.Driver
 	dataSource string
 	file       string // empty: the database is in memory
+	creates    bool   // a file that is not there is made
 }
 
 // newConnector returns what opens connections by a data source.
@@ -55,11 +58,18 @@ func newConnector(l Location, dataSource string) (*connector, error) {
 	if l.memory {
 		c.file = ""
 	}
+	if _, query, ok := strings.Cut(dataSource, "?"); ok && !l.memory {
+		params, err := url.ParseQuery(query)
+		c.creates = err == nil && (!params.Has("mode") || params.Get("mode") == "rwc")
+	}
 	return c, nil
 }
 
 // Connect implements [driver.Connector].
 func (c *connector) Connect(context.Context) (driver.Conn, error) {
+	if c.creates {
+		private(c.file)
+	}
 	file := sameFile{name: c.file}
 	file.replaced() // before it is opened: what comes in between is noticed later
 	opened, err := c.driver.Open(c.dataSource)
@@ -72,6 +82,14 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) {
 		return nil, fmt.Errorf("the driver's connection is a %T, which lacks what is needed", opened)
 	}
 	return &watchedConn{driverConn: conn, file: file}, nil
+}
+
+// private makes a file that is not there, for its owner alone: it will have payloads. SQLite makes the files beside it (-wal, -shm)
+// with the same rights. An error is SQLite's to report, when it opens the file.
+func private(name string) {
+	if f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		_ = f.Close() // nothing was written
+	}
 }
 
 // Driver implements [driver.Connector].
