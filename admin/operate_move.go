@@ -39,8 +39,8 @@ type Relocation struct {
 	// rows that will not be delivered. Late are those of the skipped ones that are
 	// below where the route stands: they were committed late. Rows that are not
 	// committed yet do not count; they will be delivered when they are. Of a
-	// route that runs the numbers are those of the moment. A route's matches are
-	// not considered.
+	// route that runs the numbers are those of the moment. Rows that the route does
+	// not match do not count.
 	Again, Skipped, Late adapters.Backlog
 
 	Counted bool // the source can count; otherwise the numbers are 0
@@ -137,7 +137,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 			moves = append(moves, adapters.CursorMove{Slot: l.Slot, From: l.Cursor, Beyond: l.Beyond, To: to})
 		}
 	}
-	counts, counted, err := countMoves(ctx, src, moves)
+	counts, counted, err := op.countMoves(ctx, src, route, moves)
 	if err == nil && counted {
 		plan.count(counts)
 	}
@@ -279,17 +279,17 @@ func atOnePlace(m adapters.Move) bool {
 
 // count completes a plan with how many rows it concerns.
 func (r *Relocation) count(counts []adapters.MoveCount) {
-	add := func(b *adapters.Backlog, n int) {
-		b.Rows += n
+	add := func(b *adapters.Backlog, n int, more bool) {
+		b.Rows, b.More = b.Rows+n, b.More || more
 		if n > movedMost || b.Rows > movedMost {
 			b.Rows, b.More = movedMost, true
 		}
 	}
 	for _, c := range counts {
-		add(&r.Again, c.Again)
-		add(&r.Skipped, c.Passed)
-		add(&r.Skipped, c.Late)
-		add(&r.Late, c.Late)
+		add(&r.Again, c.Again, c.More)
+		add(&r.Skipped, c.Passed, c.More)
+		add(&r.Skipped, c.Late, c.More)
+		add(&r.Late, c.Late, c.More)
 	}
 	r.Counted = true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -52,7 +53,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 		return nil, err
 	}
 	s.plan(known)
-	counts, counted, err := countMoves(ctx, src, s.moves)
+	counts, counted, err := op.countMoves(ctx, src, route, s.moves)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func (s *seek) stay(counts []adapters.MoveCount) {
 			counts[i].Again = 0 // it has delivered nothing
 			continue
 		}
-		if m := &s.moves[i]; s.good && !s.end && m.To.Position > m.From.Position && counts[i].Passed == 0 {
+		if m := &s.moves[i]; s.good && !s.end && m.To.Position > m.From.Position && counts[i].Passed == 0 && !counts[i].More {
 			m.To, counts[i].Late = m.From, 0
 		}
 	}
@@ -198,12 +199,18 @@ func (s *seek) move(route string, table adapters.Table) adapters.Move {
 	return m
 }
 
-// countMoves counts what moves change, if the source can.
-func countMoves(ctx context.Context, src adapters.Source, moves []adapters.CursorMove) ([]adapters.MoveCount, bool, error) {
+// countMoves counts what moves of a route change, of the rows that it matches, if the source can.
+func (op *Operator) countMoves(ctx context.Context, src adapters.Source, route string, moves []adapters.CursorMove) ([]adapters.MoveCount, bool, error) {
 	counter, ok := src.(adapters.MoveCounter)
 	if !ok {
 		return nil, false, nil
 	}
-	counts, err := counter.CountMoves(ctx, moves, movedMost)
+	var match func(*adapters.Row) bool // nil: all rows, which is counted faster
+	for _, r := range op.build.Config.Routes {
+		if r.Name == route && !reflect.ValueOf(r.Match).IsZero() {
+			match = assembly.Matcher(r.Match)
+		}
+	}
+	counts, err := counter.CountMoves(ctx, moves, movedMost, match)
 	return counts, true, err
 }

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,39 +28,36 @@ WITH now AS MATERIALIZED (
                                $8::bigint[], $9::pg_snapshot[])
          WITH ORDINALITY AS m(slot, pos, snap, win, paged, base, beyond_text, to_pos, to_snap, n)
 )
-SELECT again.n + (SELECT count(*) FROM unnest(m.beyond) AS b(position) WHERE b.position > greatest(m.pos, m.to_pos)), passed.n, late.n
+SELECT (m.n - 1)::int, k.kind, k.type, k.aggregate_type, k.tenant_id, k.tags, count(*)::int
 FROM moves m
 CROSS JOIN LATERAL (
-    SELECT count(*) AS n FROM (
-        SELECT FROM {table} o
+    (
+        SELECT 0 AS kind, {matched} FROM {table} o
         WHERE o.slot = m.slot AND o.position > m.to_pos AND o.position <= m.pos
           AND (o.position <= m.base OR o.xid >= m.horizon OR pg_visible_in_snapshot(o.xid, m.snap)
                OR o.position <= m.paged AND pg_visible_in_snapshot(o.xid, m.win) OR o.position = ANY (m.beyond))
         ORDER BY o.slot, o.position LIMIT $10
-    ) x
-) again
-CROSS JOIN LATERAL (
-    SELECT count(*) AS n FROM (
-        SELECT FROM {table} o
+    ) UNION ALL (
+        SELECT 0, {matched} FROM unnest(m.beyond) AS b(position) JOIN {table} o ON o.slot = m.slot AND o.position = b.position
+        WHERE b.position > greatest(m.pos, m.to_pos)
+    ) UNION ALL (
+        SELECT 1, {matched} FROM {table} o
         WHERE o.slot = m.slot AND o.position > m.pos AND o.position <= m.to_pos
           AND (o.position <= m.base OR o.xid >= m.horizon OR pg_visible_in_snapshot(o.xid, m.to_snap))
           AND o.position <> ALL (m.beyond)
         ORDER BY o.slot, o.position LIMIT $10
-    ) x
-) passed
-CROSS JOIN LATERAL (
-    SELECT count(*) AS n FROM (
-        SELECT FROM (
-            SELECT a.position, a.xid
+    ) UNION ALL (
+        SELECT 2, l.type, l.aggregate_type, l.tenant_id, l.tags FROM (
+            SELECT a.*
             FROM pg_snapshot_xip(m.snap) AS x(xid)
             CROSS JOIN LATERAL (
-                SELECT o.position, o.xid FROM {table} o
+                SELECT o.position, o.xid, {matched} FROM {table} o
                 WHERE o.slot = m.slot AND (o.xid, o.position) > (x.xid, m.base) AND (o.xid, o.position) <= (x.xid, least(m.pos, m.to_pos))
                 ORDER BY o.slot, o.xid, o.position LIMIT $10
             ) a
             UNION ALL
             (
-                SELECT o.position, o.xid FROM {table} o
+                SELECT o.position, o.xid, {matched} FROM {table} o
                 WHERE o.slot = m.slot AND o.xid >= pg_snapshot_xmax(m.snap) AND o.xid < m.horizon
                   AND o.position > m.base AND o.position <= least(m.pos, m.to_pos)
                 ORDER BY o.slot, o.xid OFFSET 0
@@ -67,14 +66,21 @@ CROSS JOIN LATERAL (
         WHERE pg_visible_in_snapshot(l.xid, m.to_snap) AND l.position <> ALL (m.beyond)
           AND NOT coalesce(l.position <= m.paged AND pg_visible_in_snapshot(l.xid, m.win), false)
         LIMIT $10
-    ) x
-) late
-ORDER BY m.n`
+    )
+) k
+GROUP BY 1, 2, 3, 4, 5, 6`
+
+// The columns of {matched}: what routes match by, or nothing, so that no row of the table is read for it.
+const (
+	matchedColumns = `o.type AS type, coalesce(o.aggregate_type, '') AS aggregate_type, coalesce(o.tenant_id, '') AS tenant_id,
+            CASE WHEN octet_length(o.tags::text) <= 1048576 THEN o.tags::text END AS tags`
+	matchedNothing = `'' AS type, '' AS aggregate_type, '' AS tenant_id, NULL::text AS tags`
+)
 
 var _ adapters.MoveCounter = (*Source)(nil)
 
 // CountMoves implements [adapters.MoveCounter].
-func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int) (counts []adapters.MoveCount, err error) {
+func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int, match func(*adapters.Row) bool) (counts []adapters.MoveCount, err error) {
 	n := len(moves)
 	slots, bases, paged := make([]int16, n), make([]int64, n), make([]int64, n)
 	from, to := make([]int64, n), make([]int64, n)
@@ -88,13 +94,47 @@ func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, mo
 			windows[i], paged[i] = &m.From.Window, m.From.Paged
 		}
 	}
+	columns := matchedNothing
+	if match != nil {
+		columns = matchedColumns
+	}
+	sql := strings.ReplaceAll(inTable(countMovesSQL, s.layout.table), "{matched}", columns)
+	c := moveCounts{make([]adapters.MoveCount, n), most, match}
 	err = s.base.Count(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, inTable(countMovesSQL, s.layout.table), slots, from, snaps, windows, paged, bases, beyond, to, targets, most+1)
+		rows, err := tx.Query(ctx, sql, slots, from, snaps, windows, paged, bases, beyond, to, targets, most+1)
 		if err != nil {
 			return err
 		}
-		counts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[adapters.MoveCount])
-		return err
+		return c.add(rows)
 	})
-	return counts, explain(s.base.Table, "count the rows that are passed", err)
+	return c.counts, explain(s.base.Table, "count the rows that are passed", err)
+}
+
+// moveCounts are counts by move, from groups of rows that match alike.
+type moveCounts struct {
+	counts []adapters.MoveCount
+	most   int
+	match  func(*adapters.Row) bool
+}
+
+func (c *moveCounts) add(rows pgx.Rows) error {
+	var move, kind, n int
+	var r adapters.Row
+	var tags *string
+	looked := map[[2]int]int{}
+	_, err := pgx.ForEachRow(rows, []any{&move, &kind, &r.Type, &r.AggregateType, &r.Tenant, &tags, &n}, func() error {
+		looked[[2]int{move, kind}] += n
+		r.Tags = nil
+		if tags != nil {
+			_ = json.Unmarshal([]byte(*tags), &r.Tags) // what is no object of strings has no tags that match
+		}
+		if c.match == nil || c.match(&r) {
+			*[]*int{&c.counts[move].Again, &c.counts[move].Passed, &c.counts[move].Late}[kind] += n
+		}
+		return nil
+	})
+	for at, n := range looked {
+		c.counts[at[0]].More = c.counts[at[0]].More || c.match != nil && n > c.most
+	}
+	return err
 }

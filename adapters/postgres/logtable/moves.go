@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.MoveCounter = (*Source)(nil)
@@ -20,12 +21,12 @@ const logMovesSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position
 // between the cursors are looked at and, where rows may be passed that were
 // committed late, those below too: payloads aside, the newest first, and at most
 // twice as many as are counted. When that is not all, every count is above most.
-func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int) ([]adapters.MoveCount, error) {
-	counts, err := s.countMoves(ctx, moves, most)
+func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int, match func(*adapters.Row) bool) ([]adapters.MoveCount, error) {
+	counts, err := s.countMoves(ctx, moves, most, match)
 	return counts, s.explain("count the rows that are passed", err)
 }
 
-func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, most int) ([]adapters.MoveCount, error) {
+func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, most int, match func(*adapters.Row) bool) ([]adapters.MoveCount, error) {
 	c, err := newMoveCounter(moves)
 	if err != nil {
 		return nil, err
@@ -33,12 +34,19 @@ func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, mo
 	if err := s.base.Pool.QueryRow(ctx, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&c.horizon); err != nil {
 		return nil, err
 	}
+	d := &wire.Decoder{Table: s.base.Table, MaxRow: s.mapping.maxRow}
 	looked, err := s.each(ctx, logMovesSQL, []any{c.low, c.high, 2 * most}, func(slot int, position int64, v [][]byte) bool {
-		c.add(slot, position, v[resultOf(roleXID)])
+		if match == nil || match(s.mapping.row(d, s.mapping.head(d, v), v)) {
+			c.add(slot, position, v[resultOf(roleXID)])
+		}
 		return true
 	})
-	if looked == 2*most {
-		for i := range c.counts {
+	for i := range c.counts {
+		switch {
+		case looked < 2*most:
+		case match != nil:
+			c.counts[i].More = true
+		default:
 			c.counts[i] = adapters.MoveCount{Again: most + 1, Passed: most + 1, Late: most + 1}
 		}
 	}
@@ -83,9 +91,7 @@ func newMoveCounter(moves []adapters.CursorMove) (*moveCounter, error) {
 			c.low = math.MinInt64
 		}
 		for _, p := range m.Beyond {
-			if p > max(m.From.Position, m.To.Position) {
-				c.counts[i].Again++
-			}
+			c.high = max(c.high, p)
 		}
 	}
 	return c, nil
@@ -108,7 +114,7 @@ func (c *moveCounter) add(slot int, position int64, xid []byte) {
 		(!exists || m.from.Has(position, id) || position <= m.From.Paged && m.window.Visible(id))
 	switch {
 	case position > m.To.Position:
-		if settled && position <= m.From.Position {
+		if settled {
 			c.counts[i].Again++
 		}
 	case settled || exists && !m.to.Has(position, id):

@@ -3,6 +3,7 @@ package logtable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,7 +87,7 @@ func TestMovesAreCounted(t *testing.T) {
 					}
 				}
 			}
-			counts, err := counter.CountMoves(e.Ctx, moves, 1000)
+			counts, err := counter.CountMoves(e.Ctx, moves, 1000, nil)
 			pgtest.Must(t, err)
 			var got adapters.MoveCount
 			for _, c := range counts {
@@ -95,9 +96,16 @@ func TestMovesAreCounted(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("%s, %s: %+v, want %+v", name, kind, got, tt.want)
 			}
+			none, err := counter.CountMoves(e.Ctx, moves, 1000, func(r *adapters.Row) bool { return r.Type != "t" })
+			pgtest.Must(t, err)
+			all, err := counter.CountMoves(e.Ctx, moves, 1000, func(r *adapters.Row) bool { return r.Type == "t" })
+			pgtest.Must(t, err)
+			if !slices.Equal(none, make([]adapters.MoveCount, adapters.Slots)) || !slices.Equal(all, counts) {
+				t.Errorf("%s, %s: with a match that takes nothing %+v, with one that takes all %+v, want %+v", name, kind, none, all, counts)
+			}
 		}
 	}
-	few, err := plain.CountMoves(e.Ctx, []adapters.CursorMove{{Slot: 0, From: adapters.Cursor{Snapshot: at.Snapshot}, To: end}}, 5)
+	few, err := plain.CountMoves(e.Ctx, []adapters.CursorMove{{Slot: 0, From: adapters.Cursor{Snapshot: at.Snapshot}, To: end}}, 5, nil)
 	if err != nil || few[0].Passed <= 5 {
 		t.Errorf("where counting stops: %+v, %v", few, err)
 	}
