@@ -40,6 +40,14 @@ type Ticket struct {
 	wait      chan error // nil for a message that was offered
 }
 
+// SentAt is when the latest attempt at the destination began; zero: there was none. It may be called when [Ticket.Failed] may.
+func (g *Gate) SentAt(t *Ticket) time.Time {
+	if t.since == 0 {
+		return time.Time{}
+	}
+	return g.epoch.Add(time.Duration(t.since))
+}
+
 // Delivered reports whether the destination took the message. It may be called
 // at any time.
 func (t *Ticket) Delivered() bool { return t.delivered.Load() }

@@ -74,6 +74,7 @@ type Breaker struct {
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	state   atomic.Int32 // a gobreaker.State; the breaker's own would change it
 	until   atomic.Int64 // when it is no longer open, in Unix nanoseconds
+	latest  atomic.Value // of failures, as text
 	metrics breakerMetrics
 }
 
@@ -113,7 +114,7 @@ func (b *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		case onLane && errors.Is(refused, gobreaker.ErrTooManyRequests):
 			return h(msg)
 		}
-		return nil, b.unavailable(fmt.Errorf("breaker: not attempted after too many failures: %w", refused))
+		return nil, b.unavailable(fmt.Errorf("breaker: not attempted after too many failures: %w; the latest: %v", refused, b.latest.Load()))
 	}
 }
 
@@ -133,7 +134,9 @@ func (b *Breaker) attempt(
 		}
 	}()
 	produced, err = h(msg)
-	result = judge(ctx, err)
+	if result = judge(ctx, err); errors.Is(result, errFailure) {
+		b.latest.Store(err.Error())
+	}
 	return produced, err
 }
 

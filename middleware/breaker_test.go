@@ -71,6 +71,15 @@ func TestBreakerCountsWhatTheAddressFails(t *testing.T) {
 	})
 }
 
+// A message that meets an open breaker says why it is open.
+func TestAnOpenBreakerNamesTheCause(t *testing.T) {
+	t.Parallel()
+	got := attempts(t, &middleware.Breaker{Failures: 2, Logger: quiet}, errors.New("first"), outbox.Unavailable(errBoom, 0), nil)
+	if got[2] == nil || !errors.Is(got[2], gobreaker.ErrOpenState) || !strings.Contains(got[2].Error(), errBoom.Error()) {
+		t.Errorf("the error is %v, want one with %q", got[2], errBoom)
+	}
+}
+
 // From closed over open and half open to closed again, with what the metrics and
 // the log tell.
 func TestBreakerLife(t *testing.T) {

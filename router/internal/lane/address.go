@@ -18,7 +18,7 @@ type address struct {
 	durable bool // and that is written down
 	writing bool // it is being written down
 	cause   error
-	since   time.Time
+	since   time.Time // when the first attempt began that failed
 
 	suspect string    // the group that failed last
 	charges []*charge // of its attempts since the last success
@@ -103,6 +103,7 @@ func (h *health) failed(name string, it *Item, retryAfter time.Duration, cause e
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.at(name)
+	a.began(it)
 	if !a.down {
 		if a.suspect == "" || a.suspect == it.identity() {
 			a.suspect = it.identity()
@@ -140,6 +141,7 @@ func (h *health) unavailable(name string, it *Item, v outbox.Verdict, outage boo
 		blamed, a.charges = a.charges, nil
 	}
 	if !a.down {
+		a.began(it)
 		h.takeDown(a, v.Err, v.Gone)
 	} else if a.probe == &it.Ticket || a.sent == it {
 		a.cause = v.Err // what is wrong now, not what was wrong at first
@@ -156,7 +158,10 @@ func (h *health) unavailable(name string, it *Item, v outbox.Verdict, outage boo
 }
 
 func (h *health) takeDown(a *address, cause error, gone bool) {
-	a.down, a.cause, a.since, a.fails = true, cause, time.Now(), 0
+	a.down, a.cause, a.fails = true, cause, 0
+	if a.since.IsZero() {
+		a.since = time.Now()
+	}
 	text := "address is down: its messages wait, and Outrider is probing it"
 	if gone {
 		text = "address is gone: its messages wait, and it is not used until an operator resumes it (outrider resume " +

@@ -39,6 +39,13 @@ func (h *health) at(name string) *address {
 	return a
 }
 
+// began notes when an attempt began that failed: a receiver that hangs has failed since then, not since that was found out.
+func (a *address) began(it *Item) {
+	if at := it.Session.gate.SentAt(&it.Ticket); !a.down && !at.IsZero() && (a.since.IsZero() || at.Before(a.since)) {
+		a.since = at
+	}
+}
+
 // heldAlone returns the session's held messages that have no group.
 func (h *health) heldAlone(s *Session) []*Item {
 	h.mu.Lock()

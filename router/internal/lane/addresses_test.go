@@ -113,3 +113,33 @@ func TestG10_AnOpeningIsForOneMessage(t *testing.T) {
 		stop()
 	})
 }
+
+// hanging lets every request wait for half a minute, and then fails it.
+type hanging struct{ recorder }
+
+func (h *hanging) Deliver(_ context.Context, _ string, batch []*message.Message) []error {
+	time.Sleep(30 * time.Second)
+	errs := make([]error, len(batch))
+	for i := range errs {
+		errs[i] = outbox.Transient(errInjected, 0)
+	}
+	return errs
+}
+
+// An outage begins with the first attempt that failed, and not when it was found out, or at a later failure.
+func TestG10_AnOutageBeginsWithTheFirstAttemptThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := alone(t, Config{Destination: &hanging{}, DeliverFirst: true, Window: 64})
+		time.Sleep(time.Second)
+		began := time.Now()
+		arrive(s, 1, 2, 3)
+		for range 10 {
+			time.Sleep(31 * time.Second)
+			status := s.Route.health.status()
+			if len(status) != 1 || !status[0].Since.Equal(began) {
+				t.Fatalf("after %v: %+v, want an address that is down since the beginning", time.Since(began), status)
+			}
+		}
+		stop()
+	})
+}
