@@ -270,7 +270,7 @@ func (o *Outrider) adminConfig() admin.Config {
 		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
 		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), Identity: admin.IdentityOf(o.cfg.Admin),
 		API: api.New(o.console), Outbox: publishers.New(o.console), Pages: web.New(o.console),
-		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
+		Stats: o.Stats, Ready: o.readiness, Prove: o.console.Prove, Metrics: shownMetrics{o},
 	}
 }
 

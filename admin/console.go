@@ -65,6 +65,10 @@ type Console struct {
 	open    map[string]openTransactions // by source
 
 	examining sync.Mutex // held by the one that examines
+	searches  searches
+
+	proving    sync.Mutex // held by the one that answers a challenge
+	registered registrations
 }
 
 // sample is a counter of deliveries at a time.

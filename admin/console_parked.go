@@ -14,7 +14,7 @@ const parkedDirectly = 10_000
 // some, by the counts of the latest [Console.Status]: no index finds a rare status among messages of all routes.
 func (c *Console) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after ParkedPlace) (out []ParkedMessage, err error) {
 	routes, narrowed := c.routesWith(ctx, f)
-	err = c.Use(ctx, func(op *Operator) error {
+	err = c.Search(ctx, func(ctx context.Context, op *Operator) error {
 		if !narrowed {
 			out, err = op.ParkedAfter(ctx, f, after)
 			return err

@@ -8,10 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/internal/assembly"
 )
 
-// figures counts what only databases know, for /metrics: what waits in queue tables, what is dead in them, and what waits in
+// figures counts what only databases know, for /metrics: what is parked, what waits in queue tables, what is dead in them, and what waits in
 // destinations that are queues themselves. Each instance counts for itself, and all find the same.
 type figures struct {
 	failures publisherFailures
@@ -37,6 +36,8 @@ var (
 		"Age of the oldest of these rows; 0 when there is none. Of more than 10,000 it may not be known, and is missing.", []string{"route"}, nil)
 	queueDead = prometheus.NewDesc("outrider_queue_dead",
 		"Dead rows in the table of the route's queue that match the route; counting stops at 10,000.", []string{"route"}, nil)
+	parkedMessages = prometheus.NewDesc("outrider_parked_messages",
+		"Parked messages of the route in the state store, over all instances; dead and held ones wait for an operator.", []string{"route", "status"}, nil)
 	destinationDepth = prometheus.NewDesc("outrider_destination_depth",
 		"Jobs that wait in the destination, from any producer; counting stops at 100,000.", []string{"destination"}, nil)
 )
@@ -63,9 +64,6 @@ func (f *figures) run(ctx context.Context, c *Console) {
 func (f *figures) look(ctx context.Context, c *Console) error {
 	ctx, cancel := context.WithTimeout(ctx, figuresPatience)
 	defer cancel()
-	if !counts(assembly.NewBuilder(c.relay.Config(), c.relay.Options)) {
-		return nil
-	}
 	var found []prometheus.Metric
 	err := c.Use(ctx, func(op *Operator) error {
 		if f.op != op {
@@ -73,6 +71,7 @@ func (f *figures) look(ctx context.Context, c *Console) error {
 			f.op, f.deep = op, map[string]adapters.Destination{}
 		}
 		found = append(f.queues(ctx, op), f.depths(ctx, op)...)
+		found = append(found, parkedFigures(ctx, op)...)
 		found = append(found, f.publishers(ctx, op)...)
 		return nil
 	})
@@ -82,21 +81,6 @@ func (f *figures) look(ctx context.Context, c *Console) error {
 		f.found = found
 	}
 	return err
-}
-
-// counts reports whether a configuration has anything to count.
-func counts(b *assembly.Builder) bool {
-	for _, r := range b.Config.Routes {
-		if k := b.Source(r.From); k.Queue || k.Progress != nil {
-			return true
-		}
-	}
-	for name := range b.Config.Destinations {
-		if b.Destination(name).Deep {
-			return true
-		}
-	}
-	return false
 }
 
 // queues are the figures of routes that read queues.
@@ -134,6 +118,28 @@ func (f *figures) queues(ctx context.Context, op *Operator) (found []prometheus.
 	for _, r := range op.build.Config.Routes {
 		if _, queue := behind[r.From]; queue && dead.Errors[r.From] == "" {
 			gauge(queueDead, float64(dead.Counts[r.Name]), r.Name)
+		}
+	}
+	return found
+}
+
+// parkedFigures are the figures of the state stores: counters begin at 0 with a process, dead messages outlive it.
+func parkedFigures(ctx context.Context, op *Operator) (found []prometheus.Metric) {
+	counts, err := op.parkedCounts(ctx)
+	if err != nil {
+		return nil
+	}
+	sums := map[string]adapters.LaneCounts{}
+	for lane, n := range counts {
+		sum := sums[lane.Route]
+		sum.Retrying, sum.Waiting, sum.Held, sum.Dead = sum.Retrying+n.Retrying, sum.Waiting+n.Waiting, sum.Held+n.Held, sum.Dead+n.Dead
+		sums[lane.Route] = sum
+	}
+	for _, r := range op.build.Config.Routes {
+		sum := sums[r.Name]
+		for status, n := range map[adapters.ParkedStatus]int{adapters.ParkedRetrying: sum.Retrying, adapters.ParkedWaiting: sum.Waiting,
+			adapters.ParkedHeld: sum.Held, adapters.ParkedDead: sum.Dead} {
+			found = append(found, prometheus.MustNewConstMetric(parkedMessages, prometheus.GaugeValue, float64(n), r.Name, string(status)))
 		}
 	}
 	return found

@@ -16,14 +16,15 @@ import (
 // them; one that streams extends its own deadline with [http.ResponseController].
 type limits struct {
 	header, read, write, idle time.Duration
-	connections               int   // at a time; more wait to be accepted
+	connections               int   // requests at a time; more wait for their turn
+	probes                    int   // connections beyond these
 	headerBytes               int   // of a request
 	bodyBytes                 int64 // of a request
 }
 
 var defaultLimits = limits{
 	header: 5 * time.Second, read: 10 * time.Second, write: 30 * time.Second, idle: time.Minute,
-	connections: 512, headerBytes: 64 << 10, bodyBytes: 1 << 20,
+	connections: 512, probes: 32, headerBytes: 64 << 10, bodyBytes: 1 << 20,
 }
 
 // open are the paths that need no token: what orchestrators ask.

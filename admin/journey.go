@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -12,6 +13,21 @@ type Journey struct {
 	Instance string       `json:"instance,omitempty" doc:"Instance that answered: what is in flight is known of it alone."`
 	Places   []EventPlace `json:"places" nullable:"false" doc:"Empty: the event was not found, within the limits in the notes."`
 	Notes    []string     `json:"notes" nullable:"false" doc:"Parts that could not be searched, or not completely, and how to fix that."`
+}
+
+// Merge adds what a relay knows of the event: its view of a place is later, and knows what is in flight.
+func (j *Journey) Merge(live *Journey) {
+	j.Instance = live.Instance
+	for _, p := range live.Places {
+		i := slices.IndexFunc(j.Places, func(own EventPlace) bool {
+			return own.Route == p.Route && own.Source == p.Source && own.Table == p.Table && own.Position == p.Position && own.Group == p.Group
+		})
+		if i >= 0 {
+			j.Places[i] = p
+		} else {
+			j.Places = append(j.Places, p)
+		}
+	}
 }
 
 // EventPlace is where an event is on one route.

@@ -28,7 +28,7 @@ func (op *Operator) Journey(ctx context.Context, id string) (*Journey, error) {
 // Journey finds an event in the tables of all sources, in the state stores, and in the memory
 // of this instance.
 func (c *Console) Journey(ctx context.Context, id string) (j *Journey, err error) {
-	err = c.Use(ctx, func(op *Operator) (err error) {
+	err = c.Search(ctx, func(ctx context.Context, op *Operator) (err error) {
 		j, err = op.journey(ctx, id, c.relay.Trace)
 		return err
 	})

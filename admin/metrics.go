@@ -106,7 +106,7 @@ var overdueRows = prometheus.NewDesc("outrider_overdue_rows",
 
 // Describe implements prometheus.Collector.
 func (c *Console) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{overdueRows, queueUnfinished, queueOldest, queueDead, destinationDepth,
+	for _, d := range []*prometheus.Desc{overdueRows, queueUnfinished, queueOldest, queueDead, parkedMessages, destinationDepth,
 		outboxPublished, outboxPublishedBy, outboxErrors, outboxErrorsBy, outboxCycles, outboxLeader, outboxLag, outboxAutoPause, outboxActive, outboxPaused, outboxFailed} {
 		out <- d
 	}

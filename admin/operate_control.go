@@ -310,7 +310,7 @@ func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapter
 	if f.Queue != nil {
 		counter, ok := f.Queue.(adapters.UnfinishedCounter)
 		if !ok {
-			return adapters.Backlog{}, fmt.Errorf("route %q: its source %q is a queue that cannot count", route, from)
+			return adapters.Backlog{}, refused("route %q: its source %q is a queue that cannot count", route, from)
 		}
 		return counter.Unfinished(ctx, lagMost)
 	}
@@ -320,7 +320,7 @@ func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapter
 	}
 	counter, ok := src.(adapters.Backlogger)
 	if !ok {
-		return adapters.Backlog{}, fmt.Errorf("route %q: its source cannot count", route)
+		return adapters.Backlog{}, refused("route %q: its source cannot count", route)
 	}
 	var spans []adapters.Span
 	for _, l := range lanes {

@@ -82,8 +82,8 @@ func (op *Operator) Publishers(ctx context.Context, topic string) ([]adapters.Pr
 }
 
 // OrderPublisher writes a status into a publisher's row, as an operator would by SQL; with reset no attempt has failed. Running relays notice it
-// within a second. It reports whether there is such a row.
-func (op *Operator) OrderPublisher(ctx context.Context, topic, publisher, status string, reset bool) (found bool, err error) {
+// within a second. It reports whether there is such a row. By is the author in the audit log.
+func (op *Operator) OrderPublisher(ctx context.Context, topic, publisher, status string, reset bool, by string) (found bool, err error) {
 	tables, err := op.progressTables(ctx)
 	if err != nil {
 		return false, err
@@ -95,7 +95,19 @@ func (op *Operator) OrderPublisher(ctx context.Context, topic, publisher, status
 		}
 		found = found || ok
 	}
-	return found, nil
+	if !found {
+		return false, nil
+	}
+	action := "resume publisher"
+	switch {
+	case reset:
+		action = "reset publisher"
+	case status == adapters.ProgressPaused:
+		action = "pause publisher"
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	return true, recordIn(ctx, op.stores[0], by, action, 1, "topic", topic, "publisher", publisher)
 }
 
 // PublisherLags returns how far the publishers of a topic are behind the last event; an empty topic: all.

@@ -1,6 +1,13 @@
 package admin
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/outriderhq/outrider/internal/shorten"
+)
 
 // Role is what a caller of the server may do; each includes those below it.
 type Role int
@@ -64,13 +71,25 @@ func (c Caller) Author(name string) string {
 	if c.Name != "" {
 		name = c.Name // the proxy knows better
 	}
-	if name == "" {
+	if name = named(name); name == "" {
 		name = "unnamed"
 	}
 	if c.Token == "" {
 		return name + " by API"
 	}
 	return name + " by API, token " + c.Token
+}
+
+// nameMost is how many bytes of a caller's name the audit log has: records are cut at 1 KiB, and the token comes after the name.
+const nameMost = 200
+
+// named is the name that a caller gives, as the audit log has it: quoted where it could be taken for more than a name.
+func named(name string) string {
+	name = shorten.To(name, nameMost)
+	if strings.ContainsFunc(name, func(r rune) bool { return r == ',' || r == '"' || !unicode.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // Where the APIs answer: all of them, ours, and that of Crablet's outbox.

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -34,6 +33,9 @@ type Config struct {
 	Stats  func() []adapters.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
 	Logger *slog.Logger
+
+	// Prove answers the challenge of a command that asks whether this relay has its state store; optional.
+	Prove func(ctx context.Context, challenge string) string
 
 	Metrics prometheus.Collector // shown beside the server's own; optional
 	API     http.Handler         // answers below /api/v1/; optional
@@ -71,13 +73,15 @@ func Handler(cfg Config) http.Handler { return guardMounted(cfg, defaultLimits, 
 
 // serve answers what comes in at the listener, by handlers behind [guard].
 func serve(cfg Config, l net.Listener, lim limits, h http.Handler) *Server {
+	room := newPlaces(l, lim)
 	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{
-		Handler:           guard(cfg, lim, h),
+		Handler:           room.serve(guard(cfg, lim, h)),
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, placeKey{}, c) },
 		ReadHeaderTimeout: lim.header, ReadTimeout: lim.read, WriteTimeout: lim.write, IdleTimeout: lim.idle,
 		MaxHeaderBytes: lim.headerBytes,
 		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}}
-	go func() { s.done <- s.http.Serve(netutil.LimitListener(l, lim.connections)) }()
+	go func() { s.done <- s.http.Serve(room) }()
 	return s
 }
 
@@ -90,7 +94,12 @@ func routes(cfg Config) http.Handler {
 		registry.MustRegister(cfg.Metrics)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
+		if challenge := r.Header.Get(challengeHeader); challenge != "" && cfg.Prove != nil {
+			w.Header().Set(proofHeader, cfg.Prove(r.Context(), challenge))
+		}
+		text(w, http.StatusOK, "ok")
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if reason := cfg.Ready(); reason != "" {
 			text(w, http.StatusServiceUnavailable, reason)

@@ -28,13 +28,14 @@ const (
 	CauseStuck       CauseKind = "stuck"               // rows are not settled for long, and nothing explains it
 	CauseBehind      CauseKind = "behind"              // the oldest row not delivered is too old
 	CauseDead        CauseKind = "dead"                // it delivers; dead messages wait for an operator
+	CauseForeign     CauseKind = "not_configured"      // the configuration does not have it: another relay's, or removed
 	CauseStandby     CauseKind = "standby"             // another process has the lead
 	CauseFine        CauseKind = "fine"                // it delivers what there is
 )
 
 // Cause is the one thing to know about a route, and what mends it.
 type Cause struct {
-	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,group_paused,retrying,long_transaction,stuck,behind,dead,standby,fine"`
+	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,group_paused,retrying,long_transaction,stuck,behind,dead,not_configured,standby,fine"`
 	Text   string    `json:"text" doc:"The cause in one line."`
 	Action string    `json:"action,omitempty" doc:"What to do; absent when there is nothing to do."`
 
@@ -50,14 +51,14 @@ type Cause struct {
 // causes is the cause that goes with a state.
 var causes = map[RouteState]CauseKind{
 	StateStopped: CauseStopped, StateFailing: CauseSource, StateNoRelay: CauseNoOwner, StateUnavailable: CauseAddress, StateHeld: CauseGroupHeld, StateRetrying: CauseRetrying,
-	StateBehind: CauseBehind, StatePaused: CausePaused, StateGroupPaused: CauseGroupPaused, StateDead: CauseDead, StateStandby: CauseStandby, StateOK: CauseFine,
+	StateBehind: CauseBehind, StatePaused: CausePaused, StateGroupPaused: CauseGroupPaused, StateDead: CauseDead, StateForeign: CauseForeign, StateStandby: CauseStandby, StateOK: CauseFine,
 }
 
 // Cause is why the route is in its state.
 func (p *RouteStatus) Cause() Cause {
 	c := Cause{Kind: causes[p.State]}
 	switch {
-	case p.State == StateStopped:
+	case p.State == StateStopped, p.State == StateForeign:
 	case p.SourceError != "":
 		c.Kind = CauseSource
 	case p.StateError != "" && p.State == StateFailing:
@@ -119,6 +120,12 @@ func (c *Cause) explain(p *RouteStatus) {
 	case CauseDead:
 		c.Text = "the route works; " + counted(p.Dead, "dead message waits", "dead messages wait")
 		c.failing(p.Failing, "redrive or purge them")
+	case CauseForeign:
+		c.Text = "not in this configuration; run by " + strings.Join(p.RunBy, ", ")
+		if len(p.RunBy) == 0 {
+			c.Text = "not in this configuration, and no live instance runs it; retention keeps the rows that it has not settled"
+			c.Action = "if it was removed, forget it: outrider route forget " + p.Route
+		}
 	case CauseStandby:
 		c.Text = "instances stand by: another process is the leader"
 	case CauseFine:

@@ -41,6 +41,8 @@ func StatusOf(err error) int {
 		return http.StatusUnprocessableEntity
 	case not, nowhere, errors.Is(err, ErrNoGroups), errors.Is(err, adapters.ErrAmbiguousID):
 		return http.StatusConflict
+	case errors.Is(err, ErrBusy):
+		return http.StatusTooManyRequests
 	case errors.Is(err, ErrNoReload):
 		return http.StatusNotImplemented
 	case errors.As(err, &state) && state.SQLState() == "42501": // insufficient_privilege

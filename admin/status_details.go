@@ -3,16 +3,11 @@ package admin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/config"
 )
 
 // Stop is a route, or an address or a group of it, that does nothing, and why.
@@ -139,59 +134,4 @@ func (p *RouteStatus) addRunning(r Route) {
 			p.Down = append(p.Down, Stop{Address: d.Address, Since: d.Since, Reason: d.Cause, Waiting: d.Waiting, Durable: d.Gone, Probe: d.NextProbe})
 		}
 	}
-}
-
-// RunningRoutes asks the relay on the configured admin address, by route; it
-// knows nothing when none answers.
-func RunningRoutes(ctx context.Context, cfg *config.Config) map[string]Route {
-	if !cfg.Admin.Enabled() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	out, err := askRoutes(ctx, cfg)
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
-func askRoutes(ctx context.Context, cfg *config.Config) (map[string]Route, error) {
-	var answer struct {
-		Routes []Route `json:"routes"`
-	}
-	if err := Ask(ctx, cfg, http.MethodGet, "/routes", &answer); err != nil {
-		return nil, err
-	}
-	out := map[string]Route{}
-	for _, r := range answer.Routes {
-		out[r.Route] = r
-	}
-	return out, nil
-}
-
-// Ask sends a request to the relay on the configured admin address, with one of the
-// configured tokens, and decodes the answer.
-func Ask(ctx context.Context, cfg *config.Config, method, path string, answer any) error {
-	if !cfg.Admin.Enabled() {
-		return errors.New("the configuration has no admin server")
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+cfg.Admin.Listen+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	if tokens := slices.Concat(cfg.Admin.Tokens, cfg.Admin.OperateTokens, cfg.Admin.AdminTokens); len(tokens) > 0 {
-		req.Header.Set("Authorization", "Bearer "+tokens[0].Reveal())
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode == http.StatusOK {
-		err = json.NewDecoder(resp.Body).Decode(answer)
-	} else {
-		err = fmt.Errorf("%s: %s", path, resp.Status)
-	}
-	return errors.Join(err, resp.Body.Close())
 }

@@ -32,10 +32,15 @@ func (p *RouteStatus) own(l adapters.LaneStatus) {
 	}
 }
 
-// addIdle notes, of routes with lanes without an owner, which instances could own them.
+// addIdle notes, of routes with lanes without an owner, which instances could own them; and which run the routes that are not configured.
 func addIdle(rows []RouteStatus, instances []adapters.Instance) {
 	for i := range rows {
 		r := &rows[i]
+		for _, in := range instances {
+			if !r.Configured && in.Alive && slices.ContainsFunc(in.Routes, func(x adapters.RunningRoute) bool { return x.Route == r.Route }) {
+				r.RunBy = append(r.RunBy, in.ID)
+			}
+		}
 		if r.Alive {
 			continue
 		}

@@ -90,23 +90,26 @@ func cursorsIn(ctx context.Context, s adapters.StateStore, routes []string) (lan
 	return slices.DeleteFunc(lanes, func(l adapters.LaneStatus) bool { return routes != nil && !slices.Contains(routes, l.Route) }), err
 }
 
+// parkedCounts counts the parked messages of all lanes, in the stores that can.
+func (op *Operator) parkedCounts(ctx context.Context) (map[adapters.LaneRef]adapters.LaneCounts, error) {
+	all := map[adapters.LaneRef]adapters.LaneCounts{}
+	for _, s := range op.stores {
+		c, ok := s.(adapters.LaneCounter)
+		if !ok {
+			continue
+		}
+		counts, err := c.CountLanes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, counts)
+	}
+	return all, nil
+}
+
 // countLanes adds to lanes what is parked of them.
 func (op *Operator) countLanes(ctx context.Context, l *looks, lanes []adapters.LaneStatus) error {
-	counts, err := l.tally.get(func() (map[adapters.LaneRef]adapters.LaneCounts, error) {
-		all := map[adapters.LaneRef]adapters.LaneCounts{}
-		for _, s := range op.stores {
-			c, ok := s.(adapters.LaneCounter)
-			if !ok {
-				continue
-			}
-			counts, err := c.CountLanes(ctx)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(all, counts)
-		}
-		return all, nil
-	})
+	counts, err := l.tally.get(func() (map[adapters.LaneRef]adapters.LaneCounts, error) { return op.parkedCounts(ctx) })
 	if err != nil {
 		l.tally.at = time.Time{}
 		return err
@@ -137,7 +140,8 @@ func (op *Operator) lags(ctx context.Context, rows []RouteStatus, lanes map[stri
 	asked.sums = op.sumLags(ctx, asked.from, lanes)
 	out := map[string]routeLag{}
 	for i := range rows {
-		if r := &rows[i]; r.Lanes > 0 {
+		r := &rows[i]
+		if k := op.build.Source(asked.from[r.Route]); r.Lanes > 0 && r.Configured && (k.Log || k.Queue) { // of others there is nothing to count
 			out[r.Route] = asked.ask(ctx, r.Route, lanes[r.Route])
 		}
 	}
@@ -163,8 +167,9 @@ func (s *askedSources) ask(ctx context.Context, route string, lanes []adapters.L
 		l.behind = &lag
 		return l
 	}
+	_, uncounted := errors.AsType[refusal](err)
 	s.silent[from] = !errors.Is(err, ErrNeverRan)
-	if s.silent[from] && ctx.Err() == nil && !s.op.build.Source(from).Supplied {
+	if s.silent[from] && !uncounted && ctx.Err() == nil && !s.op.build.Source(from).Supplied {
 		l.failed = err.Error()
 		s.failed[from] = l.failed
 	}

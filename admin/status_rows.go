@@ -45,6 +45,8 @@ type RouteStatus struct {
 
 	Overdue *Overdue `json:"overdue,omitempty"` // what the watchdog found; of a running relay only
 
+	Configured  bool     `json:"-"`                      // this configuration has it
+	RunBy       []string `json:"-"`                      // live instances that run it, of a route that is not configured
 	NoRelay     bool     `json:"-"`                      // no instance is alive
 	Idle        []string `json:"-"`                      // instances that are alive, run the route and own none of its lanes
 	SourceError string   `json:"source_error,omitempty"` // why the source could not be read, or asked how far the route is behind
@@ -88,7 +90,8 @@ func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []RouteStatus {
 		return &rows[i]
 	}
 	for _, r := range cfg.Routes {
-		row(r.Name).to = r.To
+		of := row(r.Name)
+		of.to, of.Configured = r.To, true
 	}
 	for _, l := range lanes {
 		row(l.Route).Add(l)

@@ -24,6 +24,7 @@ const (
 	StatePaused      RouteState = "paused"
 	StateGroupPaused RouteState = "group-paused"
 	StateDead        RouteState = "dead"
+	StateForeign     RouteState = "not-configured"
 	StateStandby     RouteState = "standby"
 	StateOK          RouteState = "ok"
 )
@@ -43,6 +44,7 @@ var RouteStates = []struct {
 	{StatePaused, "an operator paused the route"},
 	{StateGroupPaused, "an operator paused groups of the route; others are delivered"},
 	{StateDead, "the route works; dead messages wait for an operator"},
+	{StateForeign, "the state store has the route and this configuration has not: another relay's, or removed"},
 	{StateStandby, "instances stand by: another process is the leader"},
 	{StateOK, "the route works"},
 }
@@ -67,6 +69,8 @@ func judge(rows []RouteStatus, members []Member) {
 
 func (p *RouteStatus) judged(members []Member) RouteState {
 	switch {
+	case !p.Configured:
+		return StateForeign
 	case p.Stopped != "":
 		return StateStopped
 	case p.Paused == nil && !p.Alive && p.standsBy(members):

@@ -72,6 +72,15 @@ func (r *Router) Problems() []string {
 			out = append(out, "route "+l.Route.Name+" has no subscription to "+strconv.Quote(l.Cfg.Topic))
 		}
 	}
+	for _, c := range r.claimers {
+		route := "(route " + c.First() + " and those beside it)"
+		if c.Outage.Lasts() {
+			out = append(out, "a queue's rows cannot be claimed "+route)
+		}
+		if c.Settler.Outage.Lasts() {
+			out = append(out, "results cannot be written to a queue's table "+route)
+		}
+	}
 	for _, k := range r.managers {
 		if k.Settler.Outage.Lasts() {
 			out = append(out, "progress cannot be written to the state store")

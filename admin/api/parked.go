@@ -167,7 +167,7 @@ func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView],
 
 func (s *service) failures(ctx context.Context, in *failuresIn) (*failuresOut, error) {
 	out := &failuresOut{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Search(ctx, func(ctx context.Context, op *admin.Operator) error {
 		if in.Route != "" {
 			if err := known(ctx, op, in.Route); err != nil {
 				return err

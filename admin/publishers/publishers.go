@@ -188,7 +188,7 @@ func (s *service) order(r *http.Request, status string, reset bool) error {
 		return err
 	}
 	return s.use(r.Context(), func(op *admin.Operator) error {
-		found, err := op.OrderPublisher(r.Context(), p.Topic, p.Publisher, status, reset)
+		found, err := op.OrderPublisher(r.Context(), p.Topic, p.Publisher, status, reset, admin.CallerOf(r.Context()).Author(""))
 		if err == nil && !found {
 			return errNotFound
 		}

@@ -200,6 +200,13 @@ func ordersAreCarriedOut(r *relay) {
 			r.Errorf("after %s the row is %q, want %q", c.order, got, c.want)
 		}
 	}
+	var audit string
+	must(r.T, r.pool.QueryRow(r.Context(), `SELECT string_agg(by || ': ' || action || ' ' || (filter->>'publisher') || ' of ' || (filter->>'topic'), '; ' ORDER BY id)
+FROM outrider_audit WHERE action LIKE '% publisher'`).Scan(&audit))
+	if want := "unnamed by API: resume publisher Analytics/Publisher of default; unnamed by API: pause publisher Analytics/Publisher of default; " +
+		"unnamed by API: reset publisher Analytics/Publisher of default"; audit != want {
+		r.Errorf("the audit log has %q, want %q", audit, want)
+	}
 	r.call("POST", "/api/outbox/publishers/Live/pause?topic=wallets")
 	r.until("the pause", func() bool { return r.Stats()[0].Paused != nil })
 	_, err := r.pool.Exec(r.Context(), `INSERT INTO `+r.events+` (type, tags, data, transaction_id) VALUES ('Moved', '{wallet_id=1}', '{}', pg_current_xact_id())`)

@@ -74,7 +74,19 @@ func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	return append(admin.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), admin.Troubles(cfg, admin.RunningRoutes(ctx, cfg))...), nil
+	logger := outrider.WithLogger(a.logger(cfg, "error"))
+	return append(admin.Doctor(ctx, cfg, logger), admin.Troubles(cfg, runningRoutes(ctx, cfg, logger))...), nil
+}
+
+// runningRoutes is what a running relay knows of its routes; nothing if the state store cannot be opened, which the doctor reports.
+func runningRoutes(ctx context.Context, cfg *config.Config, logger admin.Option) map[string]admin.Route {
+	op, err := admin.NewOperator(ctx, cfg, logger)
+	if err != nil {
+		return nil
+	}
+	running, _ := op.RunningRoutes(ctx) // none may run
+	_ = op.Close()                      // nothing was written
+	return running
 }
 
 func (a *app) printDiagnosesJSON(found []admin.Diagnosis) error {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -18,21 +18,19 @@ func (a *app) eventCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "event ID",
 		Short: "Show where an event is: waiting, in flight, delivered, parked or dead",
-		Long: `Searches the tables of all sources and the state stores for an event. A relay that
-answers on the configured admin address also reports messages in flight, and when the
-event was settled. See docs/operations.md.`,
+		Long: `Searches the tables of all sources and the state stores for an event. A relay with the
+same state store that answers on the configured admin address also reports messages in
+flight, and when the event was settled. See docs/operations.md.`,
 		Args: cobra.ExactArgs(1),
 	}
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
-			j, err := askEvent(c.Context(), cfg, args[0])
+		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+			j, err := op.Journey(c.Context(), args[0])
 			if err != nil {
-				if j, err = op.Journey(c.Context(), args[0]); err != nil {
-					return err
-				}
-				j.Notes = append(j.Notes, "no relay answers on the admin address: what is in flight is not known")
+				return err
 			}
+			askEvent(c.Context(), op, j)
 			if out.json() {
 				return a.printJSON(j)
 			}
@@ -42,12 +40,19 @@ event was settled. See docs/operations.md.`,
 	return c
 }
 
-// askEvent asks the relay on the configured admin address.
-func askEvent(ctx context.Context, cfg *config.Config, id string) (*admin.Journey, error) {
+// askEvent adds what the relay on the configured admin address knows of the event.
+func askEvent(ctx context.Context, op *admin.Operator, j *admin.Journey) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	j := &admin.Journey{}
-	return j, admin.Ask(ctx, cfg, http.MethodGet, "/api/v1/events/"+url.PathEscape(id), j)
+	live := &admin.Journey{}
+	switch err := op.Ask(ctx, "/api/v1/events/"+url.PathEscape(j.ID), live); {
+	case errors.Is(err, admin.ErrNoRelay):
+		j.Notes = append(j.Notes, admin.ErrNoRelay.Error()+": what is in flight is not known")
+	case err != nil:
+		j.Notes = append(j.Notes, "what is in flight is not known: "+err.Error())
+	default:
+		j.Merge(live)
+	}
 }
 
 func (a *app) printJourney(j *admin.Journey) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -27,8 +28,13 @@ func (p *pausing) target() adapters.Pause {
 	return adapters.Pause{Route: p.route, Address: p.address, Group: p.group, Reason: p.reason, By: cmp.Or(p.by, currentUser())}
 }
 
-// check refuses an address and a group at once.
-func (p *pausing) check() error {
+// check refuses an address and a group at once, and an empty one: it would be all of the route.
+func (p *pausing) check(flags *pflag.FlagSet) error {
+	for name, value := range map[string]string{"address": p.address, "group": p.group} {
+		if flags.Changed(name) && value == "" {
+			return wrong("--%s is empty: give it a value, or leave it out for the whole route", name)
+		}
+	}
 	if p.address != "" && p.group != "" {
 		return wrong("--address and --group exclude each other")
 	}
@@ -68,7 +74,7 @@ group in the same way; a message that is being sent is finished.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route, p.machine = args[0], out.json()
-		if err := p.check(); err != nil {
+		if err := p.check(c.Flags()); err != nil {
 			return err
 		}
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
@@ -158,7 +164,7 @@ the relay; this command resumes it too.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route = args[0]
-		if err := p.check(); err != nil {
+		if err := p.check(c.Flags()); err != nil {
 			return err
 		}
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {

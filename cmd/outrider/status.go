@@ -149,7 +149,8 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 		}
 		return a.printLanes(rows)
 	}
-	rows, members, err := op.Status(ctx, admin.RunningRoutes(ctx, cfg), v.wants)
+	running, relay := op.RunningRoutes(ctx)
+	rows, members, err := op.Status(ctx, running, v.wants)
 	if err != nil {
 		return err
 	}
@@ -169,6 +170,9 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 		return err
 	}
 	a.printStops(rows)
+	if errors.Is(relay, admin.ErrOtherRelay) {
+		fmt.Fprintf(a.err, "\nunavailable addresses are not shown: %v\n", relay)
+	}
 	return nil
 }
 

@@ -54,6 +54,13 @@ func (a *app) printStops(rows []admin.RouteStatus) {
 func explanation(p *admin.RouteStatus) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if p.State == admin.StateForeign || p.State == admin.StateFailing {
+		c := p.Cause()
+		add("route %s: %s", p.Route, c.Text)
+		if c.Action != "" {
+			add("  %s", c.Action)
+		}
+	}
 	if p.Stopped != "" {
 		add("route %s cannot run: %s", p.Route, p.Stopped)
 	}

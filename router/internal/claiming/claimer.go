@@ -99,6 +99,9 @@ const resultsAtOnce = 2000
 // Add has the claimer claim for a route.
 func (c *Claimer) Add(rt *lane.Route) { c.routes = append(c.routes, rt) }
 
+// First is the name of its first route, which stands for all in messages.
+func (c *Claimer) First() string { return c.routes[0].Name }
+
 // Run polls until ctx ends.
 func (c *Claimer) Run(ctx context.Context) {
 	defer c.handing.rows.Wait()
