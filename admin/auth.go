@@ -95,8 +95,8 @@ func (a *auth) examine(r *http.Request) (found *request, refusal string) {
 		found.caller, found.binds = a.bearer(given), "bearer"
 		return found, "no token of admin.tokens_file, operate_tokens_file or admin_tokens_file has this value"
 	}
-	if c, err := r.Cookie(sessionCookie); err == nil && !strings.HasPrefix(r.URL.Path, apis) {
-		if caller, ok := a.sessions.find(c.Value); ok {
+	if c, err := r.Cookie(cookieName(r)); err == nil && !strings.HasPrefix(r.URL.Path, apis) {
+		if caller, ok := a.sessions.find(c.Value, secretOf(r)); ok {
 			found.caller, found.binds = caller, "session "+c.Value
 			return found, ""
 		}

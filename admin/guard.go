@@ -44,7 +44,7 @@ func guardMounted(cfg Config, lim limits, h http.Handler) http.Handler {
 
 func guarded(cfg Config, lim limits, h http.Handler) http.Handler {
 	h = http.MaxBytesHandler(h, lim.bodyBytes)
-	h = authorised(cfg, h)
+	h = withSessions(authorised(cfg, h))
 	// A page of another site may send requests here, which a firewall does not
 	// see; it cannot read answers, and now cannot change anything either.
 	sites := http.NewCrossOriginProtection()
@@ -95,17 +95,23 @@ const (
 	StaticPath = "/static/" // what is the same for everybody
 )
 
-// toLogin leads a browser to the form for its token, and back afterwards.
+// toLogin leads a browser to the form for its token, and back afterwards. ended says that the session of its path has ended.
 func toLogin(w http.ResponseWriter, r *http.Request) {
-	to := Base(r) + LoginPath
+	to, q := Root(r)+LoginPath, url.Values{}
 	if r.Method == http.MethodGet && r.URL.Path != "/" {
-		to += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+		q.Set("next", r.URL.RequestURI())
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // a path below Base, which begins with one slash
+	if secretOf(r) != "" {
+		q.Set("ended", "yes")
+	}
+	if len(q) > 0 {
+		to += "?" + q.Encode()
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // a path below Root, which begins with one slash
 }
 
 // Base is the path that the server is mounted at in one of the program's own, such as
-// /outrider; empty: at the root.
+// /outrider, with that of the browser's session; empty: at the root.
 func Base(r *http.Request) string {
 	asked, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil {

@@ -108,7 +108,7 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 	}
 	count, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	err = s.console.Use(count, func(op *admin.Operator) (err error) {
+	err = s.console.Search(count, func(count context.Context, op *admin.Operator) (err error) {
 		if d.Counts, err = op.CountParked(count, c); err != nil {
 			return err
 		}
@@ -215,6 +215,9 @@ func (s *server) pausing(ctx context.Context, action string, form url.Values) (s
 	route, address, group := form.Get("route"), strings.TrimSpace(form.Get("address")), strings.TrimSpace(form.Get("group"))
 	if address != "" && group != "" {
 		return "", failed(http.StatusUnprocessableEntity, "give an address or a group, not both")
+	}
+	if form.Has("part") && address == "" && group == "" {
+		return "", failed(http.StatusUnprocessableEntity, "nothing was paused: give an address or a group; to pause all of route %s use the button Pause %s", route, route)
 	}
 	what := "route " + route
 	if group != "" {

@@ -24,7 +24,8 @@ func (s *server) signIn(r *http.Request) (*page, error) {
 	next := localPath(r.PostFormValue("next"))
 	p := redirect(next)
 	p.with = func(w http.ResponseWriter, r *http.Request) {
-		if !admin.SignIn(w, r, admin.Base(r), strings.TrimSpace(r.PostFormValue("token")), strings.TrimSpace(r.PostFormValue("name"))) {
+		var ok bool
+		if p.base, ok = admin.SignIn(w, r, strings.TrimSpace(r.PostFormValue("token")), strings.TrimSpace(r.PostFormValue("name"))); !ok {
 			*p = page{Name: "login", Title: "Sign in", Data: loginData{Next: next, Wrong: true}, status: http.StatusForbidden}
 		}
 	}
@@ -32,7 +33,10 @@ func (s *server) signIn(r *http.Request) (*page, error) {
 }
 
 func (s *server) signOut(*http.Request) (*page, error) {
-	p := redirect(admin.LoginPath)
-	p.with = func(w http.ResponseWriter, r *http.Request) { admin.SignOut(w, r, admin.Base(r)) }
+	p := redirect(admin.LoginPath + "?ended=yes")
+	p.with = func(w http.ResponseWriter, r *http.Request) {
+		admin.SignOut(w, r)
+		p.base = admin.Root(r)
+	}
 	return p, nil
 }

@@ -20,6 +20,9 @@ type summary struct {
 	Old                time.Time // of the state that is shown, if it is old
 }
 
+// Waiting is how many parked messages are still to be delivered.
+func (s summary) Waiting() int { return max(0, s.Parked-s.Dead) }
+
 // summaryOf counts.
 func summaryOf(snap *admin.Snapshot) (s summary) {
 	s.Routes = len(snap.Routes)
@@ -236,6 +239,11 @@ func actsFor(l *routeLine, r *admin.RouteStatus) []act {
 		return []act{details}
 	case admin.CauseSource, admin.CauseState:
 		return []act{{Label: "Doctor", Href: "/doctor", Role: admin.RoleOperate}, details}
+	case admin.CauseForeign:
+		if len(r.RunBy) == 0 {
+			return []act{{Label: "Forget…", Href: "/confirm?" + query("action", "forget", "route", route), Role: admin.RoleAdmin}, details}
+		}
+		return []act{{Label: "Instances", Href: "/instances"}, details}
 	case admin.CauseBehind, admin.CauseStuck:
 		return []act{details}
 	case admin.CauseFine:

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -31,7 +32,7 @@ func (s *server) failures(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	d := failuresData{Route: r.URL.Query().Get("route")}
 	_, d.Routes = s.parkedCounts(r, "")
-	err := s.console.Use(ctx, func(op *admin.Operator) error {
+	err := s.console.Search(ctx, func(ctx context.Context, op *admin.Operator) error {
 		found, more, err := op.Failures(ctx, d.Route)
 		d.More, d.Total = more, len(found)
 		for _, f := range found[:min(len(found), failuresMost)] {
@@ -57,6 +58,7 @@ type groupsData struct {
 	Route          string
 	Routes         []string
 	Held, Retrying []blockedGroup
+	Waiting        []blockedGroup // whose first message waits: for its address
 	More           bool
 	Paused         []pausedGroup
 }
@@ -88,6 +90,9 @@ func (s *server) groups(r *http.Request) (*page, error) {
 	if d.Held, err = s.blocked(ctx, &d, adapters.ParkedHeld); err == nil {
 		d.Retrying, err = s.blocked(ctx, &d, adapters.ParkedRetrying)
 	}
+	if err == nil {
+		d.Waiting, err = s.waiting(ctx, &d)
+	}
 	return &page{Name: "groups", Title: "Blocked groups", Data: d}, err
 }
 
@@ -106,6 +111,42 @@ func (s *server) blocked(ctx context.Context, d *groupsData, status adapters.Par
 			if err != nil {
 				return err
 			}
+			groups = append(groups, g)
+		}
+		return nil
+	})
+	return groups, err
+}
+
+// waitingMost is among how many messages the groups are looked for that wait for an address.
+const waitingMost = 500
+
+// waiting are the groups whose first message waits although none of the group has failed: its address is not in use.
+func (s *server) waiting(ctx context.Context, d *groupsData) (groups []blockedGroup, err error) {
+	found, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: adapters.ParkedWaiting, Limit: waitingMost}, admin.ParkedPlace{})
+	if err != nil || d.More { // with more heads than are shown it is not known which groups wait behind one
+		return nil, err
+	}
+	seen := map[[2]string]bool{}
+	for _, head := range slices.Concat(d.Held, d.Retrying) {
+		seen[[2]string{head.Route, head.Group}] = head.Group != ""
+	}
+	d.More = len(found) == waitingMost
+	err = s.console.Use(ctx, func(op *admin.Operator) error {
+		for i := range found {
+			group := [2]string{found[i].Route, found[i].Group}
+			if seen[group] {
+				continue
+			}
+			if d.More = d.More || len(groups) == groupsMost; len(groups) == groupsMost {
+				break
+			}
+			seen[group] = found[i].Group != ""
+			g, err := blockedBy(ctx, op, &found[i])
+			if err != nil {
+				return err
+			}
+			g.Followers = max(0, g.Followers-1) // one is the message itself
 			groups = append(groups, g)
 		}
 		return nil

@@ -204,7 +204,8 @@ const stateError = "unknown"
 // labels are states in words, where the name of the state is not.
 var labels = map[string]string{
 	string(admin.StateNoRelay): "no owner", string(admin.StateGroupPaused): "group paused", string(admin.StateOK): "works", string(admin.StateDead): "dead messages", string(admin.StateUnavailable): "address down",
-	"in_flight": "in flight", "unread": "not read yet", "unwanted": "no route wants it", "foreign": "unknown status",
+	string(admin.StateForeign): "not in this configuration",
+	"in_flight":                "in flight", "unread": "not read yet", "unwanted": "no route wants it", "foreign": "unknown status",
 }
 
 func label(state any) string {

@@ -105,6 +105,7 @@ type page struct {
 	Data  any
 
 	Base    string // what links begin with
+	Root    string // the same without the part of a session
 	Version string
 	Path    string // that was asked for, with its query
 	Now     time.Time
@@ -116,6 +117,7 @@ type page struct {
 
 	status int // 0: 200
 	to     string
+	base   string                                   // what to is below, with with; otherwise Base
 	with   func(http.ResponseWriter, *http.Request) // before the answer; optional
 }
 
@@ -159,7 +161,10 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f func(*http.Req
 		p.with(w, r)
 	}
 	if p.to != "" {
-		header.Set("Location", admin.Base(r)+p.to)
+		if p.with == nil {
+			p.base = admin.Base(r)
+		}
+		header.Set("Location", p.base+p.to)
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
@@ -191,7 +196,7 @@ func checked(r *http.Request) error {
 // render writes a page.
 func (s *server) render(w http.ResponseWriter, r *http.Request, p *page) {
 	ctx := r.Context()
-	p.Base, p.Version, p.Path, p.Now = admin.Base(r), parsed().version, r.URL.RequestURI(), time.Now()
+	p.Root, p.Base, p.Version, p.Path, p.Now = admin.Root(r), admin.Base(r), parsed().version, r.URL.RequestURI(), time.Now()
 	p.Who, p.Open, p.Form = admin.CallerOf(ctx), admin.Open(ctx), admin.FormToken(ctx)
 	p.Notice = s.notices.find(r.URL.Query().Get("notice"))
 	if p.Who.Role != admin.RoleNone {

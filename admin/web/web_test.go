@@ -45,6 +45,7 @@ type site struct {
 	t      *testing.T
 	cfg    *outrider.Config
 	server *httptest.Server
+	relay  *outrider.Outrider
 	db     string
 	wrong  atomic.Bool // the receiver refuses events whose payload says bad
 	took   atomic.Int64
@@ -83,6 +84,7 @@ routes: {eu_orders: {from: app, to: hook, middleware: [{poison: {then: hold}}, {
 	must(t, err)
 	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)), outrider.WithReload(read))
 	must(t, err)
+	s.relay = relay
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- relay.Run(ctx) }()
@@ -138,7 +140,8 @@ type browser struct {
 	site *site
 	http *http.Client
 	head http.Header
-	at   string // path of the latest page
+	at   string // path of the latest page, without that of the session
+	sess string // path of the session; empty: there is none
 	page string
 	tag  string // its ETag
 }
@@ -166,6 +169,9 @@ func (s *site) signIn(t *testing.T, role string) *browser {
 
 func (b *browser) send(method, target string, form url.Values) int {
 	b.t.Helper()
+	if bare := b.site.server.URL + "/ops/"; strings.HasPrefix(target, bare) && !strings.HasPrefix(target, bare+"s-") {
+		target = b.site.server.URL + "/ops" + b.sess + target[len(bare)-1:] // as the script of the form for a token does
+	}
 	req, err := http.NewRequestWithContext(b.t.Context(), method, target, strings.NewReader(form.Encode()))
 	must(b.t, err)
 	req.Header = b.head.Clone()
@@ -179,6 +185,12 @@ func (b *browser) send(method, target string, form url.Values) int {
 	text, err := io.ReadAll(resp.Body)
 	must(b.t, err)
 	b.at, b.page, b.tag = resp.Request.URL.RequestURI(), string(text), resp.Header.Get("ETag")
+	if sess := sessions.FindString(b.at); sess != "" {
+		b.sess, b.at = sess, strings.Replace(b.at, sess, "", 1)
+		b.page = strings.ReplaceAll(b.page, sess, "")
+	} else if strings.HasPrefix(b.at, "/ops/login") {
+		b.sess, b.at = "", ended.ReplaceAllString(b.at, "")
+	}
 	if csp := resp.Header.Get("Content-Security-Policy"); resp.Header.Get("Content-Type") == "text/html; charset=utf-8" && (csp == "" || strings.Contains(csp, "unsafe")) {
 		b.t.Errorf("%s has the policy %q", target, csp)
 	}
@@ -213,10 +225,12 @@ func (b *browser) has(texts ...string) {
 }
 
 var (
-	forms  = regexp.MustCompile(`(?s)<form([^>]*)>(.*?)</form>`)
-	hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
-	attrs  = regexp.MustCompile(`(method|action)="([^"]*)"`)
-	links  = regexp.MustCompile(`<a [^>]*href="([^"]*)"[^>]*>([^<]*)</a>`)
+	forms    = regexp.MustCompile(`(?s)<form([^>]*)>(.*?)</form>`)
+	hidden   = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+	attrs    = regexp.MustCompile(`(method|action)="([^"]*)"`)
+	sessions = regexp.MustCompile(`/s-\w+`)
+	ended    = regexp.MustCompile(`[?]ended=yes$|ended=yes&`)
+	links    = regexp.MustCompile(`<a [^>]*href="([^"]*)"[^>]*>([^<]*)</a>`)
 )
 
 // submit sends the form whose button begins with a text.
@@ -549,5 +563,99 @@ routes: {eu_orders: {from: app, to: out, middleware: [{poison: {to: dead-letters
 	must(t, json.Unmarshal([]byte(b.page), &chart))
 	if n := len(chart.At); n == 0 || n > 30 || len(chart.Rate) != n {
 		t.Errorf("%d points of a process that has just begun: %s", n, b.page)
+	}
+}
+
+// A browser sends the cookie to every port of the host. Whoever gets it there can do nothing with it, nor learn the path of the session.
+func TestG12_AStolenCookieIsUseless(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	b := s.signIn(t, "admin")
+	b.want("/audit")
+	at, err := url.Parse(s.server.URL + "/ops/")
+	must(t, err)
+	stolen := b.http.Jar.Cookies(at)
+	if len(stolen) != 1 || !strings.HasSuffix(stolen[0].Name, "_"+at.Port()) {
+		t.Fatalf("the cookies are %v, want one with the port in its name", stolen)
+	}
+	thief := s.browser(t)
+	thief.http.Jar.SetCookies(at, stolen)
+	for _, path := range []string{"/ops/", "/ops/audit", "/ops/login", "/ops/s-/audit", "/ops/s-guess/audit", "/ops/api/v1/routes"} {
+		thief.send(http.MethodGet, s.server.URL+path, nil)
+		if strings.Contains(thief.page, "eu_orders") || strings.Contains(thief.page, b.sess) || strings.Contains(thief.at, b.sess) {
+			t.Errorf("%s shows to whom has the cookie:\n%s\n%s", path, thief.at, thief.page)
+		}
+	}
+	thief.send(http.MethodGet, s.server.URL+"/ops"+b.sess+"/audit", nil) // with both it is the browser
+	thief.has("Audit log", "alice")
+	b.submit("Sign out", nil)
+	if thief.open("/audit"); !strings.HasPrefix(thief.at, "/ops/login") {
+		t.Errorf("after signing out the session is at %s", thief.at)
+	}
+}
+
+// With TLS the cookie has the prefix by which browsers refuse one that another host, or a server without TLS, has set.
+func TestG12_TheCookieIsOfOneHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	mounted := httptest.NewServer(s.relay.Handler())
+	defer mounted.Close()
+	for server, want := range map[string]string{mounted.URL: "__Host-outrider_session", s.server.URL + "/ops": "__Secure-outrider_session"} {
+		b := s.browser(t)
+		b.head.Set("X-Forwarded-Proto", "https")
+		b.send(http.MethodGet, server+"/login", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/login", strings.NewReader(url.Values{
+			"form": {formToken.FindStringSubmatch(b.page)[1]}, "token": {tokens["read"]}}.Encode()))
+		must(t, err)
+		req.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Forwarded-Proto": {"https"}}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		must(t, err)
+		_ = resp.Body.Close()
+		set := resp.Header.Get("Set-Cookie")
+		if !strings.HasPrefix(set, want) || !strings.Contains(set, "Secure") || strings.Contains(set, "Domain") || strings.HasPrefix(set, "__Host-") && !strings.Contains(set, "Path=/;") {
+			t.Errorf("%s sets the cookie %q, want %s", server, set, want)
+		}
+	}
+}
+
+// The form for a part of a route pauses nothing while its fields are empty.
+func TestPausingAPartNeedsThePart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	b := s.signIn(t, "operate")
+	b.want("/route/eu_orders")
+	if status := b.submit("Pause this part", map[string]string{"address": " ", "group": ""}); status != http.StatusUnprocessableEntity {
+		t.Errorf("an empty form: %d", status)
+	}
+	b.has("nothing was paused", "give an address or a group")
+	if n := s.count(`SELECT count(*) FROM outrider_pause`); n != 0 {
+		t.Errorf("%d pauses were made", n)
+	}
+	b.want("/route/eu_orders")
+	b.submit("Pause this part", map[string]string{"group": "g-1"})
+	b.has("Paused group g-1")
+}
+
+// Groups that wait for an address are blocked, and the overview does not say that nothing waits.
+func TestGroupsThatWaitForAnAddressAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	b := s.signIn(t, "read")
+	s.publish("bad-1", `"bad"`)
+	s.publish("good-2", `"good"`)
+	s.until("one is held and one waits behind it", func() bool {
+		return s.count(`SELECT count(*) FROM outrider_parked WHERE status = 'held'`) == 1 && s.count(`SELECT count(*) FROM outrider_parked WHERE status = 'waiting'`) == 1
+	})
+	s.until("the overview knows of both", func() bool { return b.open("/") == http.StatusOK && strings.Contains(b.page, "2 parked messages wait") })
+	b.want("/groups", "bad-1", "No group waits for an address.")
+	// As an outage leaves them: nothing of the group has failed.
+	db, err := sqlite.Open(s.db)
+	must(t, err)
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(t.Context(), `UPDATE outrider_parked SET status = 'waiting', message_group = 'g-9' WHERE status = 'waiting'`)
+	must(t, err)
+	b.want("/groups", "g-9", "good-2")
+	if strings.Contains(b.page, "No group waits for an address.") {
+		t.Error("the group that waits for an address is not there")
 	}
 }
