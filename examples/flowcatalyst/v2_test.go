@@ -102,7 +102,7 @@ VALUES ($1, $2, $3, $4, 0, 0, now(), CURRENT_TIMESTAMP, $5, $6)`, id, kind, grou
 	must(t, <-done)
 	var n int
 	must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM outbox_messages WHERE updated_at > created_at AND client_id = 'clt_1'
-		AND (error_message LIKE '%it was ' || upper(id) || '%' OR id IN ('third', 'other'))`).Scan(&n))
+		AND (error_message LIKE '%it was ***%' OR id IN ('third', 'other'))`).Scan(&n))
 	if n != 7 {
 		t.Errorf("%d of 7 rows say what they died of", n)
 	}
