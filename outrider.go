@@ -109,7 +109,7 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 func (o *Outrider) work(ctx context.Context) error {
 	next, err := prepare(ctx, assembly.NewBuilder(o.cfg, o.options))
 	if err != nil && ctx.Err() != nil {
-		return nil // asked to stop before it began: nothing is in flight
+		return nil //nolint:nilerr // asked to stop before it began: nothing is in flight
 	}
 	for next != nil && err == nil {
 		next, err = o.serve(ctx, next)

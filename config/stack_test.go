@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestMiddlewareIsAddedToTheStackOfALayout(t *testing.T) {
 			if !reflect.DeepEqual(got, append([]Middleware{dedupe}, usual...)) {
 				t.Errorf("%s%s: %+v", layout, route, got)
 			}
-			if found := append(cfg.Notes, cfg.Warnings...); mentions(found, "leaves out") {
+			if found := slices.Concat(cfg.Notes, cfg.Warnings); mentions(found, "leaves out") {
 				t.Errorf("%s%s: %v", layout, route, found)
 			}
 		}
