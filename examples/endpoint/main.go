@@ -37,8 +37,9 @@ const UserCreated outbox.Type[User] = "USER_CREATED"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, "127.0.0.1:8080", "users.db", os.Stdout); err != nil {
+	err := run(ctx, "127.0.0.1:8080", "users.db", os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -26,7 +26,7 @@ func (o *Operators) CheckRetention(ctx context.Context, _ adapters.Retention) er
 			if index := d.Lacks(Delivered); index != "" {
 				err = fmt.Errorf("the index %s is missing, and each look for old rows would read the whole table; `outrider init` creates it", index)
 			} else {
-				_, err = o.q.DB.ExecContext(ctx, "DELETE FROM "+d.Table()+" WHERE 1 = 0")
+				_, err = o.q.DB.ExecContext(ctx, "DELETE FROM "+d.Table()+" WHERE 1 = 0") //nolint:gosec // G202: the name is quoted
 			}
 		}
 		errs = append(errs, o.q.Wrap(of.Name, "check retention", err))
@@ -73,6 +73,7 @@ func (o *Operators) countOld(ctx context.Context, of layout.Table, d Dialect, r 
 
 // removeOld deletes a page. Each row is deleted by its key, so that no server waits for another one that somebody has locked.
 func (o *Operators) removeOld(ctx context.Context, d Dialect, r adapters.Retention) (step adapters.Retained, err error) {
+	//nolint:gosec // G202: names from the table's description
 	remove := "DELETE FROM " + d.Table() + " WHERE " + d.Quote(o.q.Layout.Columns.Key) + " = ? AND " + d.Statuses(o.q.Layout.Statuses.Done)
 	err = o.q.Transact(ctx, o.q.DB, func(tx *sql.Tx) error {
 		p, err := o.oldPage(ctx, tx, d, adapters.DeadKey{}, r, d.SkipLocked())

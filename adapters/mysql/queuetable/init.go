@@ -177,7 +177,7 @@ func Adds(ctx context.Context, db *sql.DB, l Layout, tables ...Table) (will []st
 		for _, step := range s.ours() {
 			what[step.what] = append(what[step.what], step.name)
 		}
-		if of := append(what["column"], what["index"]...); len(of) > 0 {
+		if of := slices.Concat(what["column"], what["index"]); len(of) > 0 {
 			will = append(will, fmt.Sprintf("table %s gets %s (invisible columns, which SELECT * and INSERT without a list of columns do not see, and indexes); "+
 				"`outrider init --print` shows the statements", t.Name, strings.Join(of, ", ")))
 		}

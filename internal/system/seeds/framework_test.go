@@ -72,7 +72,7 @@ func newFramework(t *testing.T, url string, dialect outbox.Dialect, db *sql.DB) 
 	return f
 }
 
-// publishes publishes in a transaction, whose function returns an error of the test.
+// publishes writes events in a transaction, whose function returns an error of the test.
 func (f *framework) publishes(ctx context.Context, failure error, events ...outbox.Envelope) error {
 	return outbox.InTx(ctx, f.db, func(ctx context.Context, tx *sql.Tx) error {
 		return errors.Join(f.client.Publish(ctx, tx, events...), failure)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,7 +92,7 @@ func onMySQL(t testing.TB, statements string) *database {
 		must(t, db.QueryRowContext(t.Context(), query, args...).Scan(&text))
 		return text.String
 	}
-	for _, statement := range strings.Split(statements, ";") {
+	for statement := range strings.SplitSeq(statements, ";") {
 		if strings.TrimSpace(statement) != "" {
 			d.exec(statement)
 		}
@@ -110,7 +111,7 @@ func configured(t testing.TB, text string, args ...any) *config.Config {
 }
 
 // run runs a relay until stop is called, or the test ends.
-func run(t testing.TB, cfg *config.Config, options ...outrider.Option) (relay *outrider.Outrider, stop func()) {
+func run(t testing.TB, cfg *config.Config, options ...outrider.Option) (_ *outrider.Outrider, stop func()) {
 	t.Helper()
 	relay, err := outrider.New(cfg, append(options, outrider.WithLogger(slog.New(slog.DiscardHandler)))...)
 	must(t, err)
@@ -187,10 +188,5 @@ func newAPI(t testing.TB) *api {
 func (a *api) has(request string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, r := range a.requests {
-		if r == request {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(a.requests, request)
 }
