@@ -557,8 +557,8 @@ routes: {eu_orders: {from: app, to: out, middleware: [{poison: {to: dead-letters
 	// Charts begin with the process.
 	b.open("/data/eu_orders")
 	var chart struct {
-		At   []int64
-		Rate []*float64
+		At   []int64    `json:"at"`
+		Rate []*float64 `json:"rate"`
 	}
 	must(t, json.Unmarshal([]byte(b.page), &chart))
 	if n := len(chart.At); n == 0 || n > 30 || len(chart.Rate) != n {
