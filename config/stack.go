@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 		preset = layout.Find(keys.layout)
 	}
 	if preset == nil || preset.Defaults.Retry == nil {
-		leftOut(c, at, r, "")
+		leftOut(c, at, r, nil)
 		return
 	}
 	d := preset.Defaults.Retry
@@ -100,28 +101,32 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 			}
 		}
 	}
-	original := []string{"retry"}
-	if d.Hold {
-		original = append(original, "poison")
+	lost := map[string]string{}
+	if usual := middlewares.make("retry").(*Retry).Attempts; usual != d.Attempts {
+		lost["retry"] = fmt.Sprintf("; without retry a message is dead after %d attempts, with that of layout %s after %d", usual, preset.Name, d.Attempts)
 	}
-	leftOut(c, at, r, preset.Name, original...)
+	if d.Hold {
+		lost["poison"] = "; without poison the group of a dead message continues, with that of layout " + preset.Name + " it is held"
+	}
+	leftOut(c, at, r, lost)
 }
 
-// leftOut says what of the default stack a list leaves out, and warns where that is one of the layers that are the original's.
-func leftOut(c *checker, at place, r *Route, layout string, original ...string) {
+// leftOut says what of the default stack a list leaves out, and warns where something of the layout is lost by that.
+func leftOut(c *checker, at place, r *Route, lost map[string]string) {
 	var names []string
+	report, why := c.note, ""
 	for _, m := range DefaultMiddleware() {
-		if !has(r.Middleware, m.Kind()) {
-			names = append(names, m.Kind())
+		if kind := m.Kind(); !has(r.Middleware, kind) {
+			names = append(names, kind)
+			if lost[kind] != "" {
+				report, why = c.warn, why+lost[kind]
+			}
 		}
 	}
 	if len(names) == 0 {
 		return
 	}
-	list, report, why := at.child("middleware"), c.note, ""
-	if slices.ContainsFunc(names, func(name string) bool { return slices.Contains(original, name) }) {
-		report, why = c.warn, ", so messages fail by other rules than with layout "+layout
-	}
-	report(list.key(), "leaves out %s of the default stack%s", strings.Join(names, ", "), why).
-		hint("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", strings.Join(names, ", "))
+	all := strings.Join(names, ", ")
+	report(at.child("middleware").key(), "leaves out %s of the default stack%s", all, why).
+		hint("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", all)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,8 +49,15 @@ func TestMiddlewareIsAddedToTheStackOfALayout(t *testing.T) {
 				t.Errorf("%s%s: %v", layout, route, found)
 			}
 		}
-		if _, cfg := stackOf(t, layout, ", middleware: [dedupe: 24h]"); !mentions(cfg.Warnings, "leaves out poison, retry, timeout of the default stack, so messages fail by other rules than with layout "+layout) {
-			t.Errorf("%s: a list without retry: %v", layout, cfg.Warnings)
+		_, cfg := stackOf(t, layout, ", middleware: [dedupe: 24h]")
+		said := cfg.Warnings
+		if want.attempts == 10 {
+			said = cfg.Notes // as by default: nothing is lost
+		}
+		if !mentions(said, "leaves out poison, retry, timeout of the default stack") ||
+			mentions(said, fmt.Sprintf("after 10 attempts, with that of layout %s after %d", layout, want.attempts)) != (want.attempts != 10) ||
+			mentions(said, "with that of layout "+layout+" it is held") != (want.then == "hold") {
+			t.Errorf("%s: a list without retry: %v", layout, said)
 		}
 		if _, cfg := stackOf(t, layout, ", middleware: [poison, retry: {base: 5s}, timeout]"); mentions(cfg.Notes, "of layout "+layout) != (want.attempts != 10) {
 			t.Errorf("%s: retry without attempts: %v", layout, cfg.Notes)
