@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,6 +100,24 @@ func TestTagsMatchKeysThatComeMoreThanOnce(t *testing.T) {
 		var tag Tag
 		if err := tag.parse(text); err != nil || tag.Match(tags) != want {
 			t.Errorf("%s matches: %v (%v)", text, !want, err)
+		}
+	}
+}
+
+// A route in global order sends smaller batches than its destination takes, and the warning says so.
+func TestBatchesOfGlobalOrderThatAreCut(t *testing.T) {
+	t.Parallel()
+	for most, warnings := range map[int]int{1000: 0, 1001: 1} {
+		cfg, err := Parse("test.yaml", fmt.Appendf(nil, `
+sources: {app: {type: postgres, url: "postgres://127.0.0.1/app", layout: crablet}}
+destinations: {out: {type: http, url: "http://127.0.0.1/", batch: {whole: true, max_messages: %d}}}
+routes: {all: {from: app, to: out}}
+`, most), testEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(cfg.Warnings) != warnings || warnings == 1 && !strings.Contains(cfg.Warnings[0].Text(), "sends at most 1000 messages in a request") {
+			t.Errorf("max_messages %d: %v", most, cfg.Warnings)
 		}
 	}
 }

@@ -198,3 +198,30 @@ func TestCrabletPositionsThatNoEventHas(t *testing.T) {
 		t.Error("the first event came again")
 	}
 }
+
+// A row that was deleted while no relay ran is registered again at the beginning, as by the original: all events come again, unless the row is
+// inserted with its position before.
+func TestCrabletRowThatWasDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWallets(t)
+	kafka := w.in["KafkaPublisher"]
+	reaches := func(n int) {
+		t.Helper()
+		eventually(t, "the events", func() bool {
+			return len(kafka.events()) == n && w.text(`SELECT coalesce(max(last_position), 0)::text FROM outbox_topic_progress WHERE publisher = 'KafkaPublisher'`) == w.text(`SELECT max(position)::text FROM events`)
+		})
+	}
+	w.appends(2, "wallet_id=1")
+	w.run(t)
+	reaches(2)
+	w.stop()
+	w.exec(`DELETE FROM outbox_topic_progress WHERE publisher = 'KafkaPublisher'`)
+	w.run(t)
+	reaches(4)
+	w.stop()
+	w.exec(`DELETE FROM outbox_topic_progress WHERE publisher = 'KafkaPublisher'`)
+	w.exec(`INSERT INTO outbox_topic_progress (topic, publisher, last_position) VALUES ('wallet-events', 'KafkaPublisher', 2)`)
+	w.appends(1, "wallet_id=1")
+	w.run(t)
+	reaches(5)
+}
