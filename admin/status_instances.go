@@ -37,7 +37,7 @@ func addIdle(rows []RouteStatus, instances []adapters.Instance) {
 	for i := range rows {
 		r := &rows[i]
 		for _, in := range instances {
-			if !r.Configured && in.Alive && slices.ContainsFunc(in.Routes, func(x adapters.RunningRoute) bool { return x.Route == r.Route }) {
+			if r.Foreign && in.Alive && slices.ContainsFunc(in.Routes, func(x adapters.RunningRoute) bool { return x.Route == r.Route }) {
 				r.RunBy = append(r.RunBy, in.ID)
 			}
 		}

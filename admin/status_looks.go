@@ -141,7 +141,7 @@ func (op *Operator) lags(ctx context.Context, rows []RouteStatus, lanes map[stri
 	out := map[string]routeLag{}
 	for i := range rows {
 		r := &rows[i]
-		if k := op.build.Source(asked.from[r.Route]); r.Lanes > 0 && r.Configured && (k.Log || k.Queue) { // of others there is nothing to count
+		if k := op.build.Source(asked.from[r.Route]); r.Lanes > 0 && !r.Foreign && (k.Log || k.Queue) { // of others there is nothing to count
 			out[r.Route] = asked.ask(ctx, r.Route, lanes[r.Route])
 		}
 	}

@@ -45,7 +45,7 @@ type RouteStatus struct {
 
 	Overdue *Overdue `json:"overdue,omitempty"` // what the watchdog found; of a running relay only
 
-	Configured  bool     `json:"-"`                      // this configuration has it
+	Foreign     bool     `json:"-"`                      // this configuration does not have it
 	RunBy       []string `json:"-"`                      // live instances that run it, of a route that is not configured
 	NoRelay     bool     `json:"-"`                      // no instance is alive
 	Idle        []string `json:"-"`                      // instances that are alive, run the route and own none of its lanes
@@ -85,13 +85,13 @@ func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []RouteStatus {
 		if !ok {
 			i = len(rows)
 			index[route] = i
-			rows = append(rows, RouteStatus{Route: route, Owners: []string{}, Alive: true})
+			rows = append(rows, RouteStatus{Route: route, Owners: []string{}, Alive: true, Foreign: true})
 		}
 		return &rows[i]
 	}
 	for _, r := range cfg.Routes {
 		of := row(r.Name)
-		of.to, of.Configured = r.To, true
+		of.to, of.Foreign = r.To, false
 	}
 	for _, l := range lanes {
 		row(l.Route).Add(l)

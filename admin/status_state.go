@@ -69,7 +69,7 @@ func judge(rows []RouteStatus, members []Member) {
 
 func (p *RouteStatus) judged(members []Member) RouteState {
 	switch {
-	case !p.Configured:
+	case p.Foreign:
 		return StateForeign
 	case p.Stopped != "":
 		return StateStopped

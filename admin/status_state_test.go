@@ -32,9 +32,6 @@ func TestRoutesAreJudgedWorstFirst(t *testing.T) {
 		{Route: "waits", Lanes: 16},
 		owned(RouteStatus{Route: "stopped", Stopped: "its cursor is another table's"}),
 	}
-	for i := range rows {
-		rows[i].Configured = true
-	}
 	judge(rows, aliveMember)
 	var got []string
 	for _, r := range rows {
