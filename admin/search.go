@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (c *Console) Search(ctx context.Context, f func(context.Context, *Operator)
 
 func (c *Console) search(ctx context.Context, f func(context.Context) error) error {
 	who := CallerOf(ctx)
-	own, all := c.searches.turns("caller "+who.Token+" "+who.Name, searchesEach), c.searches.turns("", searchesMost)
+	own, all := c.searches.turns("caller "+cmp.Or(who.Token, who.Name), searchesEach), c.searches.turns("", searchesMost)
 	patience := time.After(searchPatience)
 	if err := take(ctx, own, patience); err != nil {
 		return err
