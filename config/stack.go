@@ -102,8 +102,8 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 		}
 	}
 	lost := map[string]string{}
-	if usual := middlewares.make("retry").(*Retry).Attempts; usual != d.Attempts {
-		lost["retry"] = fmt.Sprintf("; without retry a message is dead after %d attempts, with that of layout %s after %d", usual, preset.Name, d.Attempts)
+	if usual, ok := middlewares.make("retry").(*Retry); ok && usual.Attempts != d.Attempts {
+		lost["retry"] = fmt.Sprintf("; without retry a message is dead after %d attempts, with that of layout %s after %d", usual.Attempts, preset.Name, d.Attempts)
 	}
 	if d.Hold {
 		lost["poison"] = "; without poison the group of a dead message continues, with that of layout " + preset.Name + " it is held"
