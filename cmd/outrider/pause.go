@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -29,9 +28,9 @@ func (p *pausing) target() adapters.Pause {
 }
 
 // check refuses an address and a group at once, and an empty one: it would be all of the route.
-func (p *pausing) check(flags *pflag.FlagSet) error {
+func (p *pausing) check(c *cobra.Command) error {
 	for name, value := range map[string]string{"address": p.address, "group": p.group} {
-		if flags.Changed(name) && value == "" {
+		if c.Flags().Changed(name) && value == "" {
 			return wrong("--%s is empty: give it a value, or leave it out for the whole route", name)
 		}
 	}
@@ -74,7 +73,7 @@ group in the same way; a message that is being sent is finished.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route, p.machine = args[0], out.json()
-		if err := p.check(c.Flags()); err != nil {
+		if err := p.check(c); err != nil {
 			return err
 		}
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
@@ -164,7 +163,7 @@ the relay; this command resumes it too.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route = args[0]
-		if err := p.check(c.Flags()); err != nil {
+		if err := p.check(c); err != nil {
 			return err
 		}
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
