@@ -179,7 +179,7 @@ func TestMessagesMoveFromOneLayoutToAnother(t *testing.T) {
 		aggregate               bool   // the group is the aggregate's id
 	}{
 		"watermill":        {id: uuid, headers: true, time: true},
-		"outbox-framework": {id: uuid, headers: true},
+		"outbox-framework": {id: uuid, headers: true, time: true},
 		"open-outbox":      {id: uuid, headers: true},
 		"talkie":           {id: uuid, numbered: true, reformat: true},
 		"yantra":           {id: uuid, reformat: true, aggregate: true},
