@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,14 +43,14 @@ func anyLogs(of *anyDatabase, db *sql.DB, most int, positions []string) (all []*
 		}
 		position := positions[c[0]]
 		l.kinds["status"] = kind{sql: position}
-		columns := "marking varchar(40), no " + position
+		columns := []string{"marking varchar(40)", "no " + position}
 		for i, role := range roles {
-			columns += ", " + []string{"event_id", "grp", "body", "made"}[i] + " " + l.kinds[role].sql
+			columns = append(columns, []string{"event_id", "grp", "body", "made"}[i]+" "+l.kinds[role].sql)
 		}
 		if of.name == "postgres" {
-			columns += ", xid xid8 NOT NULL DEFAULT pg_current_xact_id(), UNIQUE (xid, no)"
+			columns = append(columns, "xid xid8 NOT NULL DEFAULT pg_current_xact_id()", "UNIQUE (xid, no)")
 		}
-		l.create = "CREATE TABLE " + l.name + " (" + columns + ")"
+		l.create = "CREATE TABLE " + l.name + " (" + strings.Join(columns, ", ") + ")"
 		all = append(all, l)
 	}
 	return all
@@ -97,7 +98,7 @@ func (l *anyLog) deadMarks(t *testing.T, op *admin.Operator) map[string]admin.Pa
 	dead := map[string]admin.ParkedMessage{}
 	for _, m := range list {
 		if m.Status == adapters.ParkedDead {
-			dead[marks[fmt.Sprint(m.Position)][1]] = m
+			dead[marks[strconv.FormatInt(m.Position, 10)][1]] = m
 		}
 	}
 	return dead

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,7 @@ import (
 // other rows are written, each lane without a locked row moves, and at last every row is done, in order. Only a refused row of a lane that moved is sent again.
 func TestG1_G2_G3_LockedAndRefusedRowsWhileLanesMove(t *testing.T) {
 	for seed := range uint64(8) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			inQueueBubble(t, group, func(r *queueRig) {
 				const groups, each = 20, 10
 				random := rand.New(rand.NewPCG(seed, 0))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,29 +65,32 @@ Notify do not need the trigger.`,
 		if err != nil || dryRun {
 			return err
 		}
-		var done []string
-		if indexes {
-			done, err = admin.InitIndexes(c.Context(), cfg, func(text string) { fmt.Fprintln(a.err, text) })
-		}
-		if err == nil {
-			var did []string
-			did, err = admin.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
-			done = append(done, did...)
-		}
-		if err == nil && notify {
-			var did []string
-			did, err = admin.InitWake(c.Context(), cfg)
-			done = append(done, did...)
-		}
-		if out.json() {
-			return errors.Join(a.printJSON(map[string]any{"done": append([]string{}, done...)}), err)
-		}
-		for _, text := range done {
-			fmt.Fprintln(a.out, text)
-		}
-		return err
+		return a.initialise(c.Context(), cfg, indexes, notify, out.json())
 	}
 	return c
+}
+
+// initialise creates what is missing, and says what that was, also when it ends early.
+func (a *app) initialise(ctx context.Context, cfg *config.Config, indexes, notify, machine bool) (err error) {
+	var done, did []string
+	if indexes {
+		done, err = admin.InitIndexes(ctx, cfg, func(text string) { fmt.Fprintln(a.err, text) })
+	}
+	if err == nil {
+		did, err = admin.Init(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+		done = append(done, did...)
+	}
+	if err == nil && notify {
+		did, err = admin.InitWake(ctx, cfg)
+		done = append(done, did...)
+	}
+	if machine {
+		return errors.Join(a.printJSON(map[string]any{"done": append([]string{}, done...)}), err)
+	}
+	for _, text := range done {
+		fmt.Fprintln(a.out, text)
+	}
+	return err
 }
 
 // printInit prints statements by what they are for.

@@ -52,10 +52,12 @@ func (f *refusals) judge(address string, tickets []*handlers.Ticket, began time.
 	defer f.mu.Unlock()
 	verdicts := slices.Clone(errs)
 	for i, t := range tickets {
-		if errs == nil {
-			f.one(address, t, began, nil)
-		} else {
-			verdicts[i] = f.one(address, t, began, errs[i])
+		var err error
+		if errs != nil {
+			err = errs[i]
+		}
+		if err = f.one(address, t, began, err); errs != nil {
+			verdicts[i] = err
 		}
 	}
 	f.refused.Store(int32(len(f.addresses)))

@@ -12,8 +12,8 @@ import (
 // Connections is how many requests the destination of [ReplayedOnceAtMost] may have under way.
 const Connections = 16
 
-// ReplayedOnceAtMost: a receiver that ends the connection after its work gets the message twice at most in one attempt, however many kept-alive
-// connections there are, and whether it has a body or not. The function that destination returns sends one message, and the header
+// ReplayedOnceAtMost tests that a receiver that ends the connection after its work gets the message twice at most in one attempt, however many
+// kept-alive connections there are, and whether it has a body or not. The function that destination returns sends one message, and the header
 // Idempotency-Key has its id.
 func ReplayedOnceAtMost(t *testing.T, destination func(t *testing.T, url string) func(id, payload string) error) {
 	t.Helper()
@@ -23,14 +23,20 @@ func ReplayedOnceAtMost(t *testing.T, destination func(t *testing.T, url string)
 			var warm sync.WaitGroup
 			warm.Add(Connections)
 			var died atomic.Int32
-			s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Idempotency-Key") != "dies" {
 					warm.Done()
 					warm.Wait() // all of them at once, each on a connection of its own
 					return
 				}
 				died.Add(1)
-				panic(http.ErrAbortHandler)
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					err = conn.Close()
+				}
+				if err != nil {
+					t.Error(err)
+				}
 			}))
 			t.Cleanup(s.Close)
 			send := destination(t, s.URL)
