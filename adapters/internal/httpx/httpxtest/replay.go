@@ -30,11 +30,7 @@ func ReplayedOnceAtMost(t *testing.T, destination func(t *testing.T, url string)
 					return
 				}
 				died.Add(1)
-				conn, _, err := http.NewResponseController(w).Hijack()
-				if err == nil {
-					err = conn.Close()
-				}
-				if err != nil {
+				if err := hangUp(w); err != nil {
 					t.Error(err)
 				}
 			}))
@@ -57,4 +53,13 @@ func ReplayedOnceAtMost(t *testing.T, destination func(t *testing.T, url string)
 			}
 		})
 	}
+}
+
+// hangUp ends the connection without an answer.
+func hangUp(w http.ResponseWriter) error {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
