@@ -13,7 +13,7 @@ import (
 func TestConnectionsAreEncryptedAndTheServerIsChecked(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
-	url := testenv.StartSecureMongoDB(t, authority) + "/?serverSelectionTimeoutMS=2000"
+	url := testenv.StartSecureMongoDB(t, authority) + "/?serverSelectionTimeoutMS=6000"
 	l := *layout.FlowCatalyst().Queue
 	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12}
 	if _, err := Init(t.Context(), Connection{URL: url, TLS: trusted, Database: "secured"}, l, l.Tables...); err != nil {
@@ -30,13 +30,16 @@ func TestConnectionsAreEncryptedAndTheServerIsChecked(t *testing.T) {
 		"another server's name": {other, "server_name"},
 		"no TLS":                {nil, "tls"},
 	} {
-		q, err := New(Config{Connection: Connection{URL: url, TLS: test.with, Database: "secured"}, Tables: l.Tables, Layout: l})
-		must(t, err)
-		err = q.Check(t.Context())
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("with %s: %v, want %q", name, err, test.want)
-		}
-		must(t, q.Close())
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q, err := New(Config{Connection: Connection{URL: url, TLS: test.with, Database: "secured"}, Tables: l.Tables, Layout: l})
+			must(t, err)
+			err = q.Check(t.Context())
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+			must(t, q.Close())
+		})
 	}
 }
 
