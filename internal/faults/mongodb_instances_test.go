@@ -68,7 +68,7 @@ func TestG1_G2_NetworkToMongoDB(t *testing.T) {
 	}
 	write()
 	r.until("delivered and settled everything", d.completed)
-	down := trouble{"nobody at the address", func() func() { net.Stop(); return func() { must(t, net.Start()) } }}
+	down := trouble{"nobody at the address", func() func() { net.Stop(); return net.restart }}
 	for range rounds(t, 1, 10) {
 		for _, trouble := range append(net.disturbances(), down) {
 			before := to.arrived()

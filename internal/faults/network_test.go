@@ -2,9 +2,11 @@ package faults_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +40,16 @@ func connectVia(t *testing.T, server string) *network {
 func (n *network) toward(server string) {
 	n.t.Helper()
 	must(n.t, n.Update(&toxiproxy.Proxy{Listen: n.Listen, Upstream: server, Enabled: true}))
+}
+
+// restart has the proxy listen at its port again, which another connection of this machine may have meanwhile.
+func (n *network) restart() {
+	n.t.Helper()
+	err := n.Start()
+	for end := time.Now().Add(time.Minute); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); err = n.Start() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	must(n.t, err)
 }
 
 // disturb has connections suffer from something until calm is called.
@@ -190,7 +202,7 @@ func TestG13_ReconnectsOverASlowNetwork(t *testing.T) {
 	calm := net.disturb(toxics.ToxicWrapper{Toxic: &toxics.LatencyToxic{Latency: 200}, Type: "latency", Stream: "downstream"})
 	for i := range 3 {
 		net.Stop()
-		must(t, net.Start())
+		net.restart()
 		write(fmt.Sprint("slowly ", i))
 	}
 	calm()

@@ -50,6 +50,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 	if err != nil {
 		return err
 	}
+	q.fit(t, columns)
 	problems := []error{checkQueueColumns(columns, t)}
 	problems = append(problems, q.checkRole(ctx, t))
 	if err := errors.Join(problems...); err != nil {
@@ -74,9 +75,18 @@ func (q *Queue) checkStatuses(ctx context.Context, t *queueTable, columns map[st
 	return pg.Accepts(ctx, q.pool, t.sql.table, columns[l.Columns.Status], l.Written()...)
 }
 
+// fit leaves columns out of the layout that the table may be without, and is.
+func (q *Queue) fit(t *queueTable, columns map[string]pg.TableColumn) {
+	fitting := t.sql.layout.In(func(name string) bool { _, ok := columns[name]; return ok })
+	if fitting != t.sql.layout {
+		q.mu.Lock() // settling reads it
+		t.sql.layout = fitting
+		q.mu.Unlock()
+	}
+}
+
 // checkQueueColumns compares the columns with the layout.
 func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
-	t.sql.layout = t.sql.layout.In(func(name string) bool { _, ok := columns[name]; return ok })
 	c := &t.sql.layout.Columns
 	t.sql.long = t.sql.unbounded(columns)
 	var errs []error
