@@ -50,8 +50,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 	if err != nil {
 		return err
 	}
-	q.fit(t, columns)
-	problems := []error{checkQueueColumns(columns, t)}
+	problems := []error{q.checkColumns(columns, t)}
 	problems = append(problems, q.checkRole(ctx, t))
 	if err := errors.Join(problems...); err != nil {
 		return err
@@ -85,8 +84,9 @@ func (q *Queue) fit(t *queueTable, columns map[string]pg.TableColumn) {
 	}
 }
 
-// checkQueueColumns compares the columns with the layout.
-func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
+// checkColumns compares the columns with the layout, once that has been fitted to them.
+func (q *Queue) checkColumns(columns map[string]pg.TableColumn, t *queueTable) error {
+	q.fit(t, columns)
 	c := &t.sql.layout.Columns
 	t.sql.long = t.sql.unbounded(columns)
 	var errs []error

@@ -29,8 +29,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	if err != nil {
 		return err
 	}
-	q.fit(t, columns)
-	if err := checkQueueColumns(columns, t); err != nil {
+	if err := q.checkColumns(columns, t); err != nil {
 		return err
 	}
 	c := &t.sql.layout.Columns

@@ -202,13 +202,13 @@ func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error
 	return page.fresh, page.full, nil
 }
 
-// siblingsFor is how long rows with the time of another one may come after it, in the order of their keys.
-const siblingsFor = time.Minute
+// sameTimeFor is how long rows with the time of another one may come after it, in the order of their keys.
+const sameTimeFor = time.Minute
 
 // latest is the later one. Of two with equal times, whose keys only the server can compare, it is the first as long as further rows of that time
 // may come; after that it is the second, or a claim would read all rows of a time again that has many.
 func latest(a, b place) place {
-	if !b.set || a.set && (a.created > b.created || a.created == b.created && time.Since(wire.Time(a.created)) < siblingsFor) {
+	if !b.set || a.set && (a.created > b.created || a.created == b.created && time.Since(wire.Time(a.created)) < sameTimeFor) {
 		return a
 	}
 	return b

@@ -78,8 +78,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 	if err != nil {
 		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.FixBy(err, queueFix)))
 	}
-	q.fit(t, columns)
-	err = checkQueueColumns(columns, t)
+	err = q.checkColumns(columns, t)
 	if err == nil {
 		err = q.checkStatuses(ctx, t, columns)
 	}
