@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/config/crablet"
-	"github.com/outriderhq/outrider/config/flowcatalyst"
+	"github.com/outriderhq/outrider/compat/crablet"
+	"github.com/outriderhq/outrider/compat/flowcatalyst"
 )
 
 func (a *app) importCommand() *cobra.Command {

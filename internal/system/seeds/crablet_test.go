@@ -11,8 +11,8 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/compat/crablet"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/config/crablet"
 	"github.com/outriderhq/outrider/outbox"
 )
 

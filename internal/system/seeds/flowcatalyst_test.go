@@ -13,8 +13,8 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/compat/flowcatalyst"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/config/flowcatalyst"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 

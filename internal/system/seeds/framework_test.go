@@ -13,9 +13,9 @@ import (
 	"github.com/outriderhq/outrider/adapters/mysql"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/outboxframework"
 )
 
 // The table of the framework's specification, which is MySQL's.

@@ -22,11 +22,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/outboxframework"
 )
 
 // childEnv has the URL of the database in a process of this test that is the program to be killed.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/config/internal/foreign"
+	"github.com/outriderhq/outrider/compat/internal/foreign"
 )
 
 // result writes the configuration.

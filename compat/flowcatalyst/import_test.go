@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/compat/internal/foreign"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/config/internal/foreign"
 )
 
 var update = flag.Bool("update", false, "write the expected results anew")

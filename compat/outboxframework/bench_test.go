@@ -12,10 +12,10 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/outboxframework"
 )
 
 // timed is a hot path that notes when COMMIT has returned.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/outboxframework"
 )
 
 // shop is aggregates whose writers take turns, and what listeners got of them.

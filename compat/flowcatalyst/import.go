@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/outriderhq/outrider/config/internal/foreign"
+	"github.com/outriderhq/outrider/compat/internal/foreign"
 )
 
 // DefaultProfile is the profile whose keys go before others: what runs in

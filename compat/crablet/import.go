@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/config/internal/foreign"
+	"github.com/outriderhq/outrider/compat/internal/foreign"
 )
 
 // Options of [Import].

@@ -3,7 +3,7 @@ package flowcatalyst
 import (
 	"strings"
 
-	"github.com/outriderhq/outrider/config/internal/foreign"
+	"github.com/outriderhq/outrider/compat/internal/foreign"
 )
 
 // mongoVariable is where the URL of MongoDB comes from when the file has none that can be taken over.

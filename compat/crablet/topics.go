@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outriderhq/outrider/config/internal/foreign"
+	"github.com/outriderhq/outrider/compat/internal/foreign"
 )
 
 // topic is one of crablet.outbox.topics.

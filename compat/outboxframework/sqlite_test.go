@@ -13,10 +13,10 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/outboxframework"
 )
 
 // The framework's acceptance tests on SQLite, chapters 18.1, 18.2 and 18.4 to 18.6, without a hot path: after the commit the relay is woken.

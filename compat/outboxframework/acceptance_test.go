@@ -17,10 +17,10 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/outboxframework"
 )
 
 // app is a program of the framework: a client, listeners and a relay.
