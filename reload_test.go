@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -111,7 +111,7 @@ func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
 
 	// It fails when it starts, after the old one has stopped: another instance
 	// has its state.
-	state, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: other})
+	state, err := statestore.New(t.Context(), statestore.Config{Path: other})
 	must(t, err)
 	must(t, state.Join(t.Context(), "another", time.Hour))
 	if err := o.Reload(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another instance is running") ||

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -59,7 +59,7 @@ func TestG11_ReloadsWhileAnotherStillStarts(t *testing.T) {
 		_, err := admin.Init(t.Context(), cfg)
 		must(t, err)
 	}
-	state, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: other})
+	state, err := statestore.New(t.Context(), statestore.Config{Path: other})
 	must(t, err)
 	must(t, state.Join(t.Context(), "another", time.Hour))
 	defer func() { must(t, state.Close()) }()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -61,7 +61,7 @@ routes: {all: {from: app, to: hook}}
 		_, err := admin.Init(t.Context(), cfg)
 		must(t, err)
 	}
-	state, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: db})
+	state, err := statestore.New(t.Context(), statestore.Config{Path: db})
 	must(t, err)
 	defer func() { must(t, state.Close()) }()
 	epochs := func() map[adapters.LaneRef]int64 {
@@ -113,7 +113,7 @@ routes: {all: {from: app, to: hook}}
 		t.Errorf("readyz says %q", ready)
 	}
 
-	another, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: other})
+	another, err := statestore.New(t.Context(), statestore.Config{Path: other})
 	must(t, err)
 	must(t, another.Join(t.Context(), "another", time.Hour))
 	if err := o.Reload(ctx, taken); err == nil {

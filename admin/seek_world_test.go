@@ -20,6 +20,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/owntable"
+	sqlitestate "github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/admin"
 )
 
@@ -86,9 +88,9 @@ func newWorld(t *testing.T, kind, url string) *world {
 		must(t, err)
 		_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(quiet))
 		must(t, err)
-		w.src, err = sqlite.NewSource(sqlite.SourceConfig{Path: url})
+		w.src, err = owntable.New(owntable.Config{Path: url})
 		must(t, err)
-		w.state, err = sqlite.NewState(t.Context(), sqlite.StateConfig{Path: url})
+		w.state, err = sqlitestate.New(t.Context(), sqlitestate.Config{Path: url})
 	} else {
 		w.db, err = sql.Open("pgx", url)
 		must(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
 )
@@ -107,7 +107,7 @@ func ExampleNew() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	state, err := sqlite.NewState(ctx, sqlite.StateConfig{Path: filepath.Join(dir, "state.db")})
+	state, err := statestore.New(ctx, statestore.Config{Path: filepath.Join(dir, "state.db")})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
-	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
+	"github.com/outriderhq/outrider/adapters/internal/pgtx"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -93,7 +93,7 @@ func (c Config) WithDefaults() (Config, error) {
 		c.Priority = river.PriorityDefault
 	}
 	if c.Messages <= 0 {
-		c.Messages = pgdelivery.DefaultMessages
+		c.Messages = pgtx.DefaultMessages
 	}
 	if c.MaxAttempts < 0 || c.MaxAttempts > 32767 {
 		errs = append(errs, fmt.Errorf("max_attempts: %d is not from 1 to 32767", c.MaxAttempts))

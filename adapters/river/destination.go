@@ -16,7 +16,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
+	"github.com/outriderhq/outrider/adapters/internal/pgtx"
 )
 
 // Destination inserts a job for each message. It is an [adapters.TxDestination] and an [adapters.Checker].
@@ -65,7 +65,7 @@ func (d *Destination) Address(*message.Message) (string, error) {
 
 // Ordering implements [adapters.Destination].
 func (d *Destination) Ordering() adapters.Ordering {
-	return pgdelivery.Ordering(d.cfg.Messages)
+	return pgtx.Ordering(d.cfg.Messages)
 }
 
 // Duplicates implements [adapters.DuplicateCounter]: jobs that River has refused because they exist; see [Config.Unique].
@@ -96,7 +96,7 @@ func (d *Destination) Close() error {
 
 // Deliver implements [adapters.Destination], in transactions of its own: at least once.
 func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
-	return pgdelivery.Deliver(ctx, "river", d.cfg.Pool, d, address, batch)
+	return pgtx.Deliver(ctx, "river", d.cfg.Pool, d, address, batch)
 }
 
 // DeliverTx implements [adapters.TxDestination]. Its tx is a pgx.Tx.
@@ -148,10 +148,10 @@ func refusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	return pgdelivery.Classify(fmt.Errorf("river: insert jobs: %w", err), fixes)
+	return pgtx.Classify(fmt.Errorf("river: insert jobs: %w", err), fixes)
 }
 
-var fixes = pgdelivery.Fixes{
+var fixes = pgtx.Fixes{
 	Shape:  "River's tables are missing or of an older version: run its migrations (river migrate-up)",
 	Rights: "GRANT SELECT, INSERT, UPDATE ON river_job, and USAGE ON SEQUENCE river_job_id_seq, to the role that Outrider connects as",
 }

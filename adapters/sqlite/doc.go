@@ -1,12 +1,11 @@
-// Package sqlite reads an outbox table in a SQLite file ([Source]) and keeps
-// Outrider's state in one ([State]). Both may be the application's own file:
-// the application, the source and the state store share it, each by
-// connections of its own.
+// Package sqlite is Outrider on SQLite files: [Open] and what its packages have in common. Package
+// owntable reads an outbox table, package queuetable claims and settles rows of tables with a status,
+// and package statestore keeps the state. All may use the application's own file, each by connections of its own.
 //
 // # Settings
 //
 // Every connection waits up to five seconds for a lock (busy_timeout), so that
-// the application's writes and Outrider's take turns. [Init] and [State.Migrate] put
+// the application's writes and Outrider's take turns. Creating the tables puts
 // the file into WAL mode, which it keeps: then readers and the writer do not
 // wait for each other. Outrider's own transactions are short and take the
 // write lock when they begin (BEGIN IMMEDIATE). The state's connections use

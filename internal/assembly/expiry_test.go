@@ -15,6 +15,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/router"
 )
@@ -103,7 +104,7 @@ func TestDeadMessagesExpire(t *testing.T) {
 func TestOnlyOldDeadMessagesExpire(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.db")
-	state, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: path})
+	state, err := statestore.New(t.Context(), statestore.Config{Path: path})
 	if err == nil {
 		defer func() { _ = state.Close() }()
 		err = state.Migrate(t.Context())

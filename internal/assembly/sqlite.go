@@ -10,7 +10,9 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/owntable"
 	"github.com/outriderhq/outrider/adapters/sqlite/queuetable"
+	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -40,12 +42,12 @@ func (t sqliteTable) open(context.Context) (Feed, error) {
 	if t.Queued() {
 		return t.openQueue()
 	}
-	cfg := sqlite.SourceConfig{Path: t.Path, Table: string(t.Table), Logger: t.log, MaxRow: int64(t.MaxRow)}
+	cfg := owntable.Config{Path: t.Path, Table: string(t.Table), Logger: t.log, MaxRow: int64(t.MaxRow)}
 	if t.Layout == "custom" {
 		columns := t.columns()
 		cfg.Columns = &columns
 	}
-	src, err := sqlite.NewSource(cfg)
+	src, err := owntable.New(cfg)
 	if err != nil {
 		return Feed{}, err
 	}
@@ -53,9 +55,9 @@ func (t sqliteTable) open(context.Context) (Feed, error) {
 }
 
 // columns describes a table that is not of the own layout.
-func (t sqliteTable) columns() sqlite.Columns {
+func (t sqliteTable) columns() owntable.Columns {
 	c := t.Columns
-	return sqlite.Columns{
+	return owntable.Columns{
 		Position: string(c.Position), ID: string(c.ID), Payload: string(c.Payload), Type: string(c.Type),
 		Group: string(c.Group), AggregateType: string(c.AggregateType), AggregateID: string(c.AggregateID), Tenant: string(c.Tenant),
 		Headers: string(c.Headers), Tags: string(c.Tags), OccurredAt: string(c.OccurredAt), CreatedAt: string(c.CreatedAt),
@@ -82,9 +84,9 @@ func (t sqliteTable) init(ctx context.Context) ([]string, error) {
 		cfg := t.queue()
 		did, err = queuetable.Init(ctx, db, cfg.Layout, t.Preset() != nil, cfg.Tables...)
 	case t.Layout == "custom":
-		did, err = sqlite.InitMapped(ctx, db, string(t.Table), t.columns())
+		did, err = owntable.InitMapped(ctx, db, string(t.Table), t.columns())
 	default:
-		did, err = sqlite.Init(ctx, db, string(t.Table))
+		did, err = owntable.Init(ctx, db, string(t.Table))
 	}
 	return did, errors.Join(err, db.Close())
 }
@@ -97,7 +99,7 @@ func (t sqliteTable) initSQL(Grantees) string {
 	if t.Layout == "custom" {
 		return "-- Nothing: the table " + string(t.Table) + " is its application's, and needs no index.\n"
 	}
-	return sqlite.InitSQL(string(t.Table))
+	return owntable.InitSQL(string(t.Table))
 }
 
 func (t sqliteTable) publish(ctx context.Context, messages []outbox.Envelope) error {
@@ -145,7 +147,7 @@ func sqliteState(_ *Builder, location string) (k StateKind, mine bool) {
 		Key:    sqliteKey(location),
 		Exists: func() error { return sqliteExists(location) },
 		Open: func(ctx context.Context) (adapters.StateStore, error) {
-			return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
+			return statestore.New(ctx, statestore.Config{Path: strings.TrimPrefix(location, "sqlite:")})
 		},
 		InitSQL: func(Grantees) (string, error) {
 			return "-- Nothing: `outrider init` or `outrider run` creates the tables in the SQLite file, which has no roles.\n", nil

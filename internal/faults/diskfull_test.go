@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/owntable"
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
@@ -40,7 +41,7 @@ func newSQLite(t *testing.T, n, groups int) (path string, db *sql.DB) {
 	db, err := sqlite.Open(path)
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
-	_, err = sqlite.Init(t.Context(), db, "")
+	_, err = owntable.Init(t.Context(), db, "")
 	must(t, err)
 	// A reader of how it was before keeps the log from being emptied.
 	reader, err := db.Conn(t.Context())

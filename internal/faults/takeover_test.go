@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/adapters/sqlite/owntable"
 )
 
 func TestSecondInstanceOnSQLiteIsRefused(t *testing.T) {
@@ -17,7 +18,7 @@ func TestSecondInstanceOnSQLiteIsRefused(t *testing.T) {
 	db, err := sqlite.Open(path)
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
-	_, err = sqlite.Init(t.Context(), db, "")
+	_, err = owntable.Init(t.Context(), db, "")
 	must(t, err)
 	_, err = db.ExecContext(t.Context(), `INSERT INTO outrider_outbox (type, payload) VALUES ('t', '{"id": "1"}')`)
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
 const (
@@ -108,7 +108,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance, route string, slots []in
 func freeSlots(ctx context.Context, tx *sql.Tx, instance, route string, slots []int) ([]int, error) {
 	const other, dead, free, own = 0, 1, 2, 3
 	rank := map[int]int{}
-	err := staterow.Each(ctx, tx, takenSQL, []any{route}, func(scan func(...any) error) error {
+	err := state.Each(ctx, tx, takenSQL, []any{route}, func(scan func(...any) error) error {
 		var slot int
 		var owner string
 		var alive bool
@@ -134,7 +134,7 @@ func freeSlots(ctx context.Context, tx *sql.Tx, instance, route string, slots []
 			missing, rank[slot] = append(missing, slot), free
 		}
 	}
-	if err := createLanes(ctx, staterow.SQLTx{DB: tx}, route, missing); err != nil {
+	if err := createLanes(ctx, state.SQLTx{DB: tx}, route, missing); err != nil {
 		return nil, err
 	}
 	out := slices.DeleteFunc(slices.Clone(slots), func(slot int) bool { return rank[slot] == other })
@@ -143,7 +143,7 @@ func freeSlots(ctx context.Context, tx *sql.Tx, instance, route string, slots []
 }
 
 // createLanes creates rows unless they exist.
-func createLanes(ctx context.Context, tx staterow.Tx, route string, slots []int) error {
+func createLanes(ctx context.Context, tx state.Tx, route string, slots []int) error {
 	if len(slots) == 0 {
 		return nil
 	}
@@ -151,14 +151,14 @@ func createLanes(ctx context.Context, tx staterow.Tx, route string, slots []int)
 	for i, slot := range slices.Sorted(slices.Values(slots)) {
 		values[i], args = createLane, append(args, route, slot)
 	}
-	_, err := tx.Exec(ctx, staterow.Text(createLaneSQL+strings.Join(values, ", "), args...))
+	_, err := tx.Exec(ctx, state.Text(createLaneSQL+strings.Join(values, ", "), args...))
 	return err
 }
 
 // lockLanes locks rows, and returns what is committed of them.
 func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lanes []adapters.LaneState, err error) {
 	in, args := inSlots(slots)
-	err = staterow.Each(ctx, tx, `SELECT `+laneFields+` FROM outrider_cursor WHERE route = ? AND slot IN `+in+` ORDER BY slot FOR UPDATE`,
+	err = state.Each(ctx, tx, `SELECT `+laneFields+` FROM outrider_cursor WHERE route = ? AND slot IN `+in+` ORDER BY slot FOR UPDATE`,
 		append([]any{route}, args...), func(scan func(...any) error) error {
 			var l adapters.LaneState
 			var beyond, anchor string
@@ -169,7 +169,7 @@ func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lane
 				err = adapters.ReadAnchorText(anchor, c, &l.Table)
 			}
 			if err == nil {
-				l.Beyond, err = staterow.ParseBeyond(l.LaneRef, beyond)
+				l.Beyond, err = state.ParseBeyond(l.LaneRef, beyond)
 			}
 			lanes = append(lanes, l)
 			return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
 const (
@@ -23,7 +23,7 @@ func replace(query, text string) string { return strings.Replace(query, "%", tex
 
 // Release implements [adapters.Controls].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
-	sorted := slices.SortedFunc(slices.Values(lanes), staterow.CompareLanes)
+	sorted := slices.SortedFunc(slices.Values(lanes), state.CompareLanes)
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for chunk := range slices.Chunk(sorted, keysAtOnce) {
 			conditions, args := make([]string, len(chunk)), []any{instance}

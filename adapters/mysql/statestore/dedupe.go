@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -34,10 +34,10 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 	for chunk := range slices.Chunk(events, eventsAtOnce) {
 		args := make([]any, 0, 3*len(chunk))
 		for _, e := range chunk {
-			args = append(args, next, staterow.Pack(e.Route), staterow.Key(e.ID))
+			args = append(args, next, state.Pack(e.Route), state.Key(e.ID))
 			next++
 		}
-		err := staterow.Each(ctx, s.db, seenOne+strings.Repeat(" UNION ALL "+seenOne, len(chunk)-1), args, func(scan func(...any) error) error {
+		err := state.Each(ctx, s.db, seenOne+strings.Repeat(" UNION ALL "+seenOne, len(chunk)-1), args, func(scan func(...any) error) error {
 			var n int
 			var known bool
 			if err := scan(&n, &known); err != nil {
@@ -59,7 +59,7 @@ func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
 		return nil
 	}
 	const row = `(?, ?, ` + now + ` + ?)`
-	for chunk := range slices.Chunk(staterow.SortSightings(events), eventsAtOnce) {
+	for chunk := range slices.Chunk(state.SortSightings(events), eventsAtOnce) {
 		args := make([]any, 0, 3*len(chunk))
 		for _, e := range chunk {
 			args = append(args, e.Route, e.ID, e.Keep.Microseconds())
@@ -80,7 +80,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		deleted = 0
 		var args []any
-		err := staterow.Each(ctx, tx, expiredSQL, []any{limit}, func(scan func(...any) error) error {
+		err := state.Each(ctx, tx, expiredSQL, []any{limit}, func(scan func(...any) error) error {
 			var route, id string
 			err := scan(&route, &id)
 			args = append(args, route, id)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
 var (
@@ -21,14 +21,14 @@ var (
 )
 
 // operators makes what is the same for all databases.
-func (s *Store) operators() staterow.Operators {
-	return staterow.NewOperators(staterow.Database{
-		Dialect: dialect, Pool: staterow.SQLTx{DB: s.db}, Transact: staterow.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move, EndSession: s.endSession,
+func (s *Store) operators() state.Operators {
+	return state.NewOperators(state.Database{
+		Dialect: dialect, Pool: state.SQLTx{DB: s.db}, Transact: state.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move, EndSession: s.endSession,
 	})
 }
 
 // dialect is MySQL's SQL for parked messages, pauses and lanes.
-var dialect = staterow.Dialect{
+var dialect = state.Dialect{
 	Parameter: "?", MySQL: true, Now: now, Instant: func(t time.Time) any { return t.UnixMicro() }, ForUpdate: " FOR UPDATE", Role: "role",
 	Later: now + " + ?", AliveInstance: aliveInstance, Beyond: "c.beyond", BySlot: " ORDER BY slot", RouteTables: []string{"outrider_route"},
 	Flows: "flows = 1",
@@ -42,7 +42,7 @@ var dialect = staterow.Dialect{
 	// A message without a group is a group of its own. The first message of each says when it continues. Everything but that one
 	// is read from an index.
 	ParkedGroups: func(route string, slots []int) (string, []any) {
-		in, args := staterow.Marks(slots)
+		in, args := state.Marks(slots)
 		return `
 SELECT p.slot, coalesce(p.message_group, ''), g.messages, p.seq, p.status, coalesce(p.next_attempt_at, 0), p.parked_at
 FROM (
@@ -68,11 +68,11 @@ FROM outrider_parked GROUP BY route, slot`,
 
 // lockRoute keeps acquirers of a route and settles of its lanes away until the
 // transaction ends.
-func lockRoute(ctx context.Context, tx staterow.Tx, route string) error {
-	if _, err := tx.Exec(ctx, staterow.Text(routeLock, route)); err != nil {
+func lockRoute(ctx context.Context, tx state.Tx, route string) error {
+	if _, err := tx.Exec(ctx, state.Text(routeLock, route)); err != nil {
 		return err
 	}
-	return tx.Each(ctx, staterow.Text(`SELECT slot FROM outrider_cursor WHERE route = ? ORDER BY slot FOR UPDATE`, route), func(scan func(...any) error) error {
+	return tx.Each(ctx, state.Text(`SELECT slot FROM outrider_cursor WHERE route = ? ORDER BY slot FOR UPDATE`, route), func(scan func(...any) error) error {
 		var slot int
 		return scan(&slot)
 	})
@@ -87,14 +87,14 @@ SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?, anchor
 WHERE route = ? AND slot = ?`
 
 // move places cursors.
-func move(ctx context.Context, tx staterow.Tx, m adapters.Move) error {
+func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 	slots := slices.Sorted(maps.Keys(m.Cursors))
 	if err := createLanes(ctx, tx, m.Route, slots); err != nil {
 		return err
 	}
 	for _, slot := range slots {
 		c := m.Cursors[slot]
-		if _, err := tx.Exec(ctx, staterow.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, adapters.AnchorText(c, m.Table), staterow.BeyondText(m.Beyond[slot]),
+		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, adapters.AnchorText(c, m.Table), state.BeyondText(m.Beyond[slot]),
 			m.Same, m.Table.Cluster, m.Table.Cluster, m.Table.Name, m.Route, slot)); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -81,7 +81,7 @@ func (s *Store) examineServer(ctx context.Context) (f []adapters.Finding, reache
 func (s *Store) examineTables(ctx context.Context) (f []adapters.Finding, there bool) {
 	const subject = "state tables"
 	version, err := s.version(ctx)
-	newest, newestErr := staterow.Newest(stateMigrations)
+	newest, newestErr := state.Newest(stateMigrations)
 	switch err := errors.Join(err, newestErr); {
 	case my.FailedWith(err, my.TableDenied):
 		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "state privileges", Text: err.Error(),

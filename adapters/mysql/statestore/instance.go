@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -26,7 +26,7 @@ func (s *Store) Announce(ctx context.Context, instance string, routes []adapters
 		return err
 	}
 	err = my.RetryConflict(ctx, func() error {
-		_, err := s.db.ExecContext(ctx, `UPDATE outrider_instance SET routes = ? WHERE id = ?`, staterow.EncodeRoutes(routes), instance)
+		_, err := s.db.ExecContext(ctx, `UPDATE outrider_instance SET routes = ? WHERE id = ?`, state.EncodeRoutes(routes), instance)
 		return err
 	})
 	return stateError(fmt.Sprintf("announce the routes of %q", instance), err)

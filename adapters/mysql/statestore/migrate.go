@@ -13,7 +13,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -47,7 +47,7 @@ var _ adapters.StateVersioner = (*Store)(nil)
 // turns; the later ones find nothing to do. A user who may not do it needs no right
 // to where there is nothing to do. MySQL commits each of its statements by itself; what was cut short is repeated.
 func (s *Store) Migrate(ctx context.Context) error {
-	newest, err := staterow.Newest(stateMigrations)
+	newest, err := state.Newest(stateMigrations)
 	if err != nil {
 		return stateError("migrate", err)
 	}
@@ -120,7 +120,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 
 // StateVersion implements [adapters.StateVersioner].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	if newest, err = staterow.Newest(stateMigrations); err == nil {
+	if newest, err = state.Newest(stateMigrations); err == nil {
 		present, err = s.version(ctx)
 	}
 	return present, newest, stateError("read the version of the state tables", err)
@@ -132,6 +132,6 @@ func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err er
 func InitSQL() (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n%s;\n", createVersionsSQL, beginVersionsSQL)
-	err := staterow.PrintVersions(&b, stateMigrations, stateVersionTable, func(up string) string { return up })
+	err := state.PrintVersions(&b, stateMigrations, stateVersionTable, func(up string) string { return up })
 	return b.String(), err
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -117,7 +117,7 @@ func renew(ctx context.Context, conn *sql.Conn, instance string, lease time.Dura
 		return nil, err
 	}
 	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
-	err = staterow.Each(ctx, conn, ownedSQL, []any{instance}, func(scan func(...any) error) error {
+	err = state.Each(ctx, conn, ownedSQL, []any{instance}, func(scan func(...any) error) error {
 		var ref adapters.LaneRef
 		var mark adapters.LaneMark
 		err := scan(&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands)

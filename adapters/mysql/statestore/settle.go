@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
@@ -55,7 +55,7 @@ func (s *Store) Settle(ctx context.Context, settlements []adapters.Settlement) (
 	if len(settlements) == 0 {
 		return nil, nil
 	}
-	sorted, err := staterow.SortSettlements(settlements)
+	sorted, err := state.SortSettlements(settlements)
 	if err != nil {
 		return nil, stateError("settle", err)
 	}
@@ -89,14 +89,14 @@ func parksAny(settlements []adapters.Settlement) bool {
 }
 
 // settleCursors returns the lanes that were fenced.
-func settleCursors(ctx context.Context, q staterow.Querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
+func settleCursors(ctx context.Context, q state.Querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	for chunk := range slices.Chunk(settlements, lanesAtOnce) {
 		lanes, args := make([]string, len(chunk)), make([]any, 0, 15*len(chunk))
 		for i := range chunk {
 			t := &chunk[i]
 			lanes[i] = settleLane
 			args = append(args, []byte(t.Route), t.Slot, t.Epoch, t.Cursor.Position, t.Cursor.Snapshot, t.Cursor.Window, t.Cursor.Paged, t.Cursor.Base,
-				staterow.BeyondText(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name, adapters.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed)
+				state.BeyondText(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name, adapters.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed)
 		}
 		found, err := affected(q.ExecContext(ctx, strings.Replace(settleSQL, "%", strings.Join(lanes, " UNION ALL "), 1), args...))
 		if err != nil {
@@ -115,14 +115,14 @@ func settleCursors(ctx context.Context, q staterow.Querier, settlements []adapte
 
 // fencedLanes are those of the settlements that were not written. It looks afterwards: a lane that has another owner, or was put
 // back, stays so. One that was written and has been taken over since then counts as well, and is its new owner's.
-func fencedLanes(ctx context.Context, q staterow.Querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
+func fencedLanes(ctx context.Context, q state.Querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	type mark struct{ epoch, revision int64 }
 	marks := map[adapters.LaneRef]mark{}
 	lanes, args := make([]string, len(settlements)), make([]any, 0, 2*len(settlements))
 	for i := range settlements {
 		lanes[i], args = "route = ? AND slot = ?", append(args, settlements[i].Route, settlements[i].Slot)
 	}
-	err = staterow.Each(ctx, q, `SELECT route, slot, epoch, revision FROM outrider_cursor WHERE `+strings.Join(lanes, " OR "), args, func(scan func(...any) error) error {
+	err = state.Each(ctx, q, `SELECT route, slot, epoch, revision FROM outrider_cursor WHERE `+strings.Join(lanes, " OR "), args, func(scan func(...any) error) error {
 		var ref adapters.LaneRef
 		var m mark
 		err := scan(&ref.Route, &ref.Slot, &m.epoch, &m.revision)
@@ -204,7 +204,7 @@ func parkedBefore(ctx context.Context, tx *sql.Tx, of []adapters.ParkedKey) (map
 	redriven := map[adapters.ParkedKey]bool{}
 	for chunk := range slices.Chunk(of, keysAtOnce) {
 		where, args := keys(chunk)
-		err := staterow.Each(ctx, tx, `SELECT route, slot, seq, attempts = 0 AND status = 'retrying' FROM outrider_parked WHERE `+where+` FOR UPDATE`, args,
+		err := state.Each(ctx, tx, `SELECT route, slot, seq, attempts = 0 AND status = 'retrying' FROM outrider_parked WHERE `+where+` FOR UPDATE`, args,
 			func(scan func(...any) error) error {
 				var k adapters.ParkedKey
 				var again bool
@@ -243,22 +243,22 @@ func park(ctx context.Context, tx *sql.Tx, rows []*adapters.Parked) error {
 func parkedValues(p *adapters.Parked) []any {
 	var group, hash, due any
 	if p.Group != "" {
-		packed := staterow.Pack(p.Group)
+		packed := state.Pack(p.Group)
 		group, hash = packed, hashOf(packed)
 	}
 	if !p.NextAttemptAt.IsZero() {
 		due = p.NextAttemptAt.UnixMicro()
 	}
 	var failure any
-	if name := staterow.FailureColumn(p.Route, p); name != nil {
+	if name := state.FailureColumn(p.Route, p); name != nil {
 		failure = *name
 	}
 	payload := p.Payload
 	if payload == nil {
 		payload = []byte{} // empty, not NULL
 	}
-	return []any{p.Route, p.Slot, p.Seq, group, hash, string(p.Status), p.Attempts, due, staterow.Clean(p.LastError),
-		staterow.Pack(p.ID), staterow.Pack(p.Type), p.Position, staterow.EncodeMetadata(p.Metadata), payload, staterow.EncodeTries(p.Tries), failure}
+	return []any{p.Route, p.Slot, p.Seq, group, hash, string(p.Status), p.Attempts, due, state.Clean(p.LastError),
+		state.Pack(p.ID), state.Pack(p.Type), p.Position, state.EncodeMetadata(p.Metadata), payload, state.EncodeTries(p.Tries), failure}
 }
 
 // hashOf stands for a text in a key: a key has a maximum size, and texts have none. No two texts have the same one.

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -40,7 +40,7 @@ type Config struct {
 // An instance that joined holds one connection of its own with a lock (GET_LOCK). When its process dies the server
 // drops the lock with the connection, and others take its lanes without waiting for the lease.
 type Store struct {
-	staterow.Operators
+	state.Operators
 	db     *sql.DB
 	leases *sql.DB // makes connections that hold the lock; keeps none
 	log    *slog.Logger

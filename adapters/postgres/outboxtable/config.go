@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
+	"github.com/outriderhq/outrider/adapters/internal/pgtx"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
@@ -58,7 +58,7 @@ func (c Config) WithDefaults() (Config, error) {
 	}
 	c.Layout = cmp.Or(c.Layout, Own)
 	if c.Messages <= 0 {
-		c.Messages = pgdelivery.DefaultMessages
+		c.Messages = pgtx.DefaultMessages
 	}
 	preset := layout.Find(c.Layout)
 	switch {

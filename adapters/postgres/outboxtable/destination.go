@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
+	"github.com/outriderhq/outrider/adapters/internal/pgtx"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -70,7 +70,7 @@ func (d *Destination) Address(*message.Message) (string, error) {
 
 // Ordering implements [adapters.Destination].
 func (d *Destination) Ordering() adapters.Ordering {
-	return pgdelivery.Ordering(d.cfg.Messages)
+	return pgtx.Ordering(d.cfg.Messages)
 }
 
 // Duplicates implements [adapters.DuplicateCounter]: messages of which the table had a row.
@@ -85,7 +85,7 @@ func (d *Destination) Close() error {
 
 // Deliver implements [adapters.Destination], in transactions of its own: at least once.
 func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
-	return pgdelivery.Deliver(ctx, "sql", d.cfg.Pool, d, address, batch)
+	return pgtx.Deliver(ctx, "sql", d.cfg.Pool, d, address, batch)
 }
 
 // DeliverTx implements [adapters.TxDestination]. Its tx is a pgx.Tx.

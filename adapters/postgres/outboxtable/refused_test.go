@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
+	"github.com/outriderhq/outrider/adapters/internal/pgtx"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -46,7 +46,7 @@ func TestRowSecurityRefusesTheRow(t *testing.T) {
 			_, err := tx.Exec(t.Context(), fmt.Sprintf("INSERT INTO %s VALUES ('bad')", table))
 			return err
 		})
-		if got := pgdelivery.Classify(err, pgdelivery.Fixes{}); err == nil || outbox.KindOf(got) != kind {
+		if got := pgtx.Classify(err, pgtx.Fixes{}); err == nil || outbox.KindOf(got) != kind {
 			t.Errorf("%s: %v is %v, want %v", table, got, outbox.KindOf(got), kind)
 		}
 	}

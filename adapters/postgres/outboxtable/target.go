@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
+	"github.com/outriderhq/outrider/adapters/internal/pgtx"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
@@ -54,7 +54,7 @@ func (t *target) shape(ctx context.Context) (*shape, error) {
 	}
 	s, err := t.look(ctx)
 	if err != nil {
-		return nil, pgdelivery.Classify(t.explain("look at the table", err), t.fixes())
+		return nil, pgtx.Classify(t.explain("look at the table", err), t.fixes())
 	}
 	t.found.Store(s)
 	return s, nil
@@ -161,16 +161,16 @@ func (t *target) refused(ctx context.Context, s *shape, err error) error {
 			return fmt.Errorf("%w: %w", adapters.ErrConflict, err) // by an index that is new: the next try knows it
 		}
 	}
-	return pgdelivery.Classify(err, t.fixes())
+	return pgtx.Classify(err, t.fixes())
 }
 
 func (t *target) explain(what string, err error) error {
 	return fmt.Errorf("sql: %s: %s: %w", fullName(t.name), what, pg.Plainly(err))
 }
 
-func (t *target) fixes() pgdelivery.Fixes {
+func (t *target) fixes() pgtx.Fixes {
 	name := fullName(t.name)
-	return pgdelivery.Fixes{
+	return pgtx.Fixes{
 		Shape:  "the table is missing or not of layout " + t.cfg.Layout + ": create it (docs/sql.md), or set table or layout",
 		Rights: "GRANT INSERT, SELECT ON " + name + " to the role that Outrider connects as, and USAGE on its schema and sequence",
 	}
@@ -188,7 +188,7 @@ func (d *Destination) Check(ctx context.Context) error {
 			if away, ok := pg.NotConnected(err); ok {
 				return away // whichever table it is
 			}
-			errs = append(errs, withoutKind(pgdelivery.Classify(t.explain("look at the table", err), t.fixes())))
+			errs = append(errs, withoutKind(pgtx.Classify(t.explain("look at the table", err), t.fixes())))
 		}
 	}
 	return errors.Join(errs...)

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -47,7 +47,7 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 	}
 	routes, ids := make([]string, len(events)), make([]string, len(events))
 	for i, e := range events {
-		routes[i], ids[i] = staterow.Pack(e.Route), staterow.Key(e.ID)
+		routes[i], ids[i] = state.Pack(e.Route), state.Key(e.ID)
 	}
 	rows, err := s.pool.Query(ctx, seenSQL, dedupePlan, routes, ids)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
 	if len(events) == 0 {
 		return nil
 	}
-	sorted := staterow.SortSightings(events)
+	sorted := state.SortSightings(events)
 	routes, ids, micros := make([]string, len(sorted)), make([]string, len(sorted)), make([]int64, len(sorted))
 	for i, e := range sorted {
 		routes[i], ids[i], micros[i] = e.Route, e.ID, int64(e.Keep/time.Microsecond)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -27,20 +27,20 @@ var (
 )
 
 // database says how what is the same for all databases reaches this one.
-func (s *Store) database() staterow.Database {
-	return staterow.Database{Dialect: dialect, Pool: stateRows{s.pool}, Transact: s.transact, Wrap: stateError, LockRoute: lockRoute, Move: move,
+func (s *Store) database() state.Database {
+	return state.Database{Dialect: dialect, Pool: stateRows{s.pool}, Transact: s.transact, Wrap: stateError, LockRoute: lockRoute, Move: move,
 		EndSession: s.endSession}
 }
 
 // transact runs f in a transaction, and again as a whole after a deadlock.
-func (s *Store) transact(ctx context.Context, f func(tx staterow.Tx) error) error {
+func (s *Store) transact(ctx context.Context, f func(tx state.Tx) error) error {
 	return pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(stateRows{tx}) })
 	})
 }
 
 // dialect is PostgreSQL's SQL for parked messages, pauses and lanes.
-var dialect = staterow.Dialect{
+var dialect = state.Dialect{
 	Parameter: "$", Now: "clock_timestamp()", Instant: func(t time.Time) any { return t }, ForUpdate: " FOR UPDATE", Micros: "(extract(epoch FROM %) * 1000000)::bigint",
 	InGroup: "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(%, 0)", Role: "role",
 	Later: "clock_timestamp() + ?::bigint * interval '1 microsecond'", AliveInstance: aliveInstance, LooksOnce: true,
@@ -81,7 +81,7 @@ SELECT route, slot, 0, 0, 0, count(*) FROM outrider_parked WHERE status = 'dead'
 	},
 }
 
-// stateRows is the pool or a transaction, as [staterow.Tx].
+// stateRows is the pool or a transaction, as [state.Tx].
 type stateRows struct {
 	db interface {
 		stateQuerier
@@ -89,8 +89,8 @@ type stateRows struct {
 	}
 }
 
-// Each implements [staterow.Tx].
-func (r stateRows) Each(ctx context.Context, s *staterow.Statement, row func(scan func(...any) error) error) error {
+// Each implements [state.Tx].
+func (r stateRows) Each(ctx context.Context, s *state.Statement, row func(scan func(...any) error) error) error {
 	rows, err := r.db.Query(ctx, s.SQL(), s.Args...)
 	if err != nil {
 		return err
@@ -104,8 +104,8 @@ func (r stateRows) Each(ctx context.Context, s *staterow.Statement, row func(sca
 	return rows.Err()
 }
 
-// Exec implements [staterow.Tx].
-func (r stateRows) Exec(ctx context.Context, s *staterow.Statement) (int64, error) {
+// Exec implements [state.Tx].
+func (r stateRows) Exec(ctx context.Context, s *state.Statement) (int64, error) {
 	tag, err := r.db.Exec(ctx, s.SQL(), s.Args...)
 	return tag.RowsAffected(), err
 }
@@ -128,16 +128,16 @@ WHERE c.route = $1 AND c.slot = m.slot`
 
 // lockRoute keeps acquirers of a route and settles of its lanes away until the
 // transaction ends.
-func lockRoute(ctx context.Context, tx staterow.Tx, route string) error {
-	if _, err := tx.Exec(ctx, staterow.Text(routeLock, route)); err != nil {
+func lockRoute(ctx context.Context, tx state.Tx, route string) error {
+	if _, err := tx.Exec(ctx, state.Text(routeLock, route)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, staterow.Text(lockLanesSQL, route))
+	_, err := tx.Exec(ctx, state.Text(lockLanesSQL, route))
 	return err
 }
 
 // move places cursors.
-func move(ctx context.Context, tx staterow.Tx, m adapters.Move) error {
+func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 	n := len(m.Cursors)
 	slots, positions, paged, bases := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	snapshots, windows, anchors, beyond := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -147,10 +147,10 @@ func move(ctx context.Context, tx staterow.Tx, m adapters.Move) error {
 		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
 		anchors[i], beyond[i] = adapters.AnchorText(c, m.Table), wire.Numbers(m.Beyond[slot])
 	}
-	if _, err := tx.Exec(ctx, staterow.Text(createLanesSQL, m.Route, slots)); err != nil {
+	if _, err := tx.Exec(ctx, state.Text(createLanesSQL, m.Route, slots)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, staterow.Text(moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
+	_, err := tx.Exec(ctx, state.Text(moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
 		m.Table.Cluster, m.Table.Name, m.Same))
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -59,7 +59,7 @@ WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnam
 		return []adapters.Finding{pg.Unknown(subject, err)}
 	}
 	version, err := s.version(ctx)
-	newest, newestErr := staterow.Newest(stateMigrations)
+	newest, newestErr := state.Newest(stateMigrations)
 	if err == nil && newestErr == nil && version > 0 && version < newest {
 		missing = nil // they come with the upgrade
 	}

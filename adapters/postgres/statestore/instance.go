@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
 const (
@@ -26,6 +26,6 @@ func (s *Store) Announce(ctx context.Context, instance string, routes []adapters
 	if err != nil {
 		return err
 	}
-	_, err = s.pool.Exec(ctx, announceSQL, instance, staterow.EncodeRoutes(routes))
+	_, err = s.pool.Exec(ctx, announceSQL, instance, state.EncodeRoutes(routes))
 	return stateError(fmt.Sprintf("announce the routes of %q", instance), err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
 // FollowProgress implements [adapters.ProgressStore].
@@ -83,12 +83,12 @@ func (s *Store) AgreeStatus(ctx context.Context, route, status string) error {
 
 // Forget implements [adapters.Controls]. A route that is in the configuration begins anew, so its row does, too.
 func (s *Store) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.Forgotten, err error) {
-	err = s.transact(ctx, func(tx staterow.Tx) error {
+	err = s.transact(ctx, func(tx state.Tx) error {
 		if gone, err = s.within(tx).Forget(ctx, route, force, by); err != nil {
 			return err
 		}
 		if r, t, none := s.progress.Load().row(route); none == nil {
-			_, err = tx.Exec(ctx, staterow.Text(t.reset, r.Topic, r.Publisher))
+			_, err = tx.Exec(ctx, state.Text(t.reset, r.Topic, r.Publisher))
 		}
 		return stateError(fmt.Sprintf("begin the row of route %q anew", route), err)
 	})
@@ -96,9 +96,9 @@ func (s *Store) Forget(ctx context.Context, route string, force bool, by string)
 }
 
 // within are the commands of operators as parts of a transaction.
-func (s *Store) within(tx staterow.Tx) *staterow.Operators {
+func (s *Store) within(tx state.Tx) *state.Operators {
 	db := s.database()
-	db.Transact = func(_ context.Context, f func(staterow.Tx) error) error { return f(tx) }
-	commands := staterow.NewOperators(db)
+	db.Transact = func(_ context.Context, f func(state.Tx) error) error { return f(tx) }
+	commands := state.NewOperators(db)
 	return &commands
 }

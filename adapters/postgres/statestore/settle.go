@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/internal/failpoint"
@@ -68,7 +68,7 @@ func (s *Store) Settle(ctx context.Context, settlements []adapters.Settlement) (
 	if len(settlements) == 0 {
 		return nil, nil
 	}
-	sorted, err := staterow.SortSettlements(settlements)
+	sorted, err := state.SortSettlements(settlements)
 	if err != nil {
 		return nil, stateError("settle", err)
 	}
@@ -266,7 +266,7 @@ func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 	c.addKey(lane, p.Seq)
 	group := ""
 	if p.Group != "" {
-		group = staterow.Pack(p.Group)
+		group = state.Pack(p.Group)
 	}
 	c.groups = append(c.groups, group)
 	c.statuses = append(c.statuses, string(p.Status))
@@ -277,12 +277,12 @@ func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 		due = &p.NextAttemptAt
 	}
 	c.dues = append(c.dues, due)
-	c.errors = append(c.errors, shorten.Storable(staterow.Clean(p.LastError), c.highest))
-	c.tries, c.failures = append(c.tries, shorten.Storable(staterow.EncodeTries(p.Tries), c.highest)), append(c.failures, staterow.FailureColumn(lane.Route, p))
-	c.ids = append(c.ids, staterow.Pack(p.ID))
-	c.types = append(c.types, staterow.Pack(p.Type))
+	c.errors = append(c.errors, shorten.Storable(state.Clean(p.LastError), c.highest))
+	c.tries, c.failures = append(c.tries, shorten.Storable(state.EncodeTries(p.Tries), c.highest)), append(c.failures, state.FailureColumn(lane.Route, p))
+	c.ids = append(c.ids, state.Pack(p.ID))
+	c.types = append(c.types, state.Pack(p.Type))
 	c.positions = append(c.positions, p.Position)
-	c.metadata = append(c.metadata, staterow.EncodeMetadata(p.Metadata))
+	c.metadata = append(c.metadata, state.EncodeMetadata(p.Metadata))
 	payload := p.Payload
 	if payload == nil {
 		payload = []byte{} // empty, not NULL

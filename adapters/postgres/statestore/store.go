@@ -17,7 +17,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -72,7 +72,7 @@ type Config struct {
 // advisory lock. When its process dies the server drops the lock with the
 // connection, and others take its lanes without waiting for the lease.
 type Store struct {
-	staterow.Operators
+	state.Operators
 	pool   statePool
 	create bool // Migrate makes the schema when it is missing
 	log    *slog.Logger
@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		log = slog.Default()
 	}
 	s := &Store{pool: statePool{pool, newStateSchema(schema)}, create: cfg.Schema != "", log: log}
-	s.Operators = staterow.NewOperators(s.database())
+	s.Operators = state.NewOperators(s.database())
 	return s, nil
 }
 
@@ -157,7 +157,7 @@ ORDER BY c.relname LIMIT 1`
 // turns; the later ones find nothing to do. A role that may not do it needs no right
 // to where there is nothing to do; otherwise the error says who can.
 func (s *Store) Migrate(ctx context.Context) error {
-	newest, err := staterow.Newest(stateMigrations)
+	newest, err := state.Newest(stateMigrations)
 	if err != nil {
 		return stateError("migrate", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
@@ -44,7 +44,7 @@ func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, 
 		if settlements, own = settle(ctx); own != nil {
 			return own
 		}
-		if sorted, err = staterow.SortSettlements(settlements); err != nil {
+		if sorted, err = state.SortSettlements(settlements); err != nil {
 			return err
 		}
 		state := stateTx{tx, s.pool.schema}

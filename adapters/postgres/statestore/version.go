@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3/database"
 
-	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -25,7 +25,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 
 // StateVersion implements [adapters.StateVersioner].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	if newest, err = staterow.Newest(stateMigrations); err == nil {
+	if newest, err = state.Newest(stateMigrations); err == nil {
 		present, err = s.version(ctx)
 	}
 	return present, newest, stateError("read the version of the state tables", err)
@@ -93,8 +93,8 @@ func InitSQL(schema string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&b, "%s;\n%s", made, staterow.Reached(applied.Tablename(), 0))
-	err = staterow.PrintVersions(&b, stateMigrations, applied.Tablename(), func(up string) string { return strings.TrimSpace(s.write(up)) })
+	fmt.Fprintf(&b, "%s;\n%s", made, state.Reached(applied.Tablename(), 0))
+	err = state.PrintVersions(&b, stateMigrations, applied.Tablename(), func(up string) string { return strings.TrimSpace(s.write(up)) })
 	return b.String(), err
 }
 

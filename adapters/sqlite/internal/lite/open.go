@@ -20,7 +20,7 @@ const busyTimeout = "5000"
 
 // Open opens the SQLite database at path for reading and writing, with the
 // settings of the package documentation, creating the file when there is none.
-// It is for applications that have no handle of their own, and for [Init].
+// It is for applications that have no handle of their own.
 //
 // The path is a file's path, or a "file:" URI as SQLite documents it, for
 // example file:demo?mode=memory&cache=shared for a database in memory.

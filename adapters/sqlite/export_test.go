@@ -1,4 +1,0 @@
-package sqlite
-
-// Query is the statement that reads.
-func (s *Source) Query() string { return s.query }

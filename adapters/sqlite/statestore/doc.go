@@ -1,0 +1,2 @@
+// Package statestore keeps Outrider's state in a SQLite file, for one running instance.
+package statestore

@@ -1,0 +1,296 @@
+package statestore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/state"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// versionTable is where goose keeps what it has applied; a name of our
+// own, so that it does not meet an application's goose.
+const versionTable = "outrider_migrations"
+
+// Config says where a [Store] keeps its tables.
+type Config struct {
+	Path string // of the database, as package sqlite opens it; created when missing
+}
+
+// Store keeps cursors and parked messages in a SQLite file. It implements
+// [adapters.StateStore] for one running instance: Join takes a lock on a file
+// beside the database (PATH.outrider-lock), which the kernel frees when the
+// process ends; a second instance gets [adapters.ErrSecondInstance] with the
+// first one's process id and host. On systems without flock the first one's
+// lease is what refuses the second. Databases in memory are locked within the
+// process. Commands of operators need no lock and work beside the instance.
+//
+// The clock of leases and of parked messages is that of this host.
+type Store struct {
+	state.Operators
+	db   *sql.DB
+	path string
+
+	mu       sync.Mutex // guards the rest
+	instance string     // empty: not joined
+	lock     instanceLock
+}
+
+var _ adapters.StateStore = (*Store)(nil)
+
+// New opens the store. It creates no tables, see [Store.Migrate].
+func New(ctx context.Context, cfg Config) (*Store, error) {
+	db, err := lite.Open(cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close() // it never opened; that error is returned
+		return nil, fmt.Errorf("sqlite state: open %s (the directory must exist and be writable): %w", cfg.Path, err)
+	}
+	s := &Store{db: db, path: cfg.Path}
+	s.Operators = s.operators()
+	return s, nil
+}
+
+// Migrate creates or upgrades the tables and puts the file into WAL mode.
+func (s *Store) Migrate(ctx context.Context) error {
+	migrating.Lock()
+	defer migrating.Unlock()
+	if err := lite.UseWAL(ctx, s.db); err != nil {
+		return s.wrap("migrate", err)
+	}
+	provider, err := s.migrations()
+	if err != nil {
+		return s.wrap("migrate", err)
+	}
+	// Another process may have migrated between our look and our write: then
+	// the write fails, and the next look finds nothing to do.
+	for range lite.BusyRetries {
+		if _, err = provider.Up(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return s.wrap("migrate", err)
+	}
+	return nil
+}
+
+// StateVersion implements [adapters.StateVersioner].
+func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
+	provider, err := s.migrations()
+	if err != nil {
+		return 0, 0, s.wrap("read the version of the state tables", err)
+	}
+	for _, source := range provider.ListSources() {
+		newest = max(newest, source.Version)
+	}
+	var tables int
+	err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?`, versionTable).Scan(&tables)
+	if err == nil && tables > 0 {
+		err = s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable+` WHERE is_applied`).Scan(&present)
+	}
+	if err != nil {
+		return 0, 0, s.wrap("read the version of the state tables", err)
+	}
+	return present, newest, nil
+}
+
+// migrations are what leads from each version of the tables to the next.
+func (s *Store) migrations() (*goose.Provider, error) {
+	files, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, s.db, files,
+		goose.WithTableName(versionTable),
+		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
+}
+
+// migrating lets the stores of one process take turns.
+var migrating sync.Mutex
+
+// Join takes the lock and announces the instance. A second Join of the same
+// instance renews; a State serves one instance.
+func (s *Store) Join(ctx context.Context, instance string, lease time.Duration) error {
+	if instance == "" || lease <= 0 {
+		return errors.New("sqlite state: join: an instance needs an id and a lease longer than 0")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instance != "" && s.instance != instance {
+		return fmt.Errorf("sqlite state: join: this store serves instance %q already; open another for %q", s.instance, instance)
+	}
+	fresh := s.instance == ""
+	if fresh {
+		lock, err := lockInstance(s.path, instance)
+		if err != nil {
+			return s.wrap(fmt.Sprintf("join as %q", instance), err)
+		}
+		s.instance, s.lock = instance, lock
+	}
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, instance, lease) }); err != nil {
+		if fresh {
+			s.unlock()
+		}
+		return s.wrap(fmt.Sprintf("join as %q", instance), err)
+	}
+	return nil
+}
+
+// announce writes the instance's row. This process has the lock, so the other rows are
+// of dead instances, unless the lock does not show that.
+func announce(ctx context.Context, tx *sql.Tx, instance string, lease time.Duration) error {
+	now := time.Now()
+	if !lockShowsLife {
+		var other string
+		err := tx.QueryRowContext(ctx, `SELECT coalesce(max(id), '') FROM outrider_instance WHERE id <> ? AND lease_until > ?`,
+			instance, now.UnixMicro()).Scan(&other)
+		if err != nil {
+			return err
+		}
+		if other != "" {
+			return refusal("instance " + other)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM outrider_instance WHERE id <> ?`, instance); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO outrider_instance (id, lease_until, joined_at, renewed_at) VALUES (?1, ?2, ?3, ?3)
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, renewed_at = excluded.renewed_at`,
+		instance, now.Add(lease).UnixMicro(), now.UnixMicro())
+	return err
+}
+
+// Renew extends the lease and returns the lanes that the instance owns.
+func (s *Store) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
+	if err := s.joined(instance); err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("renew the lease of %q", instance)
+	err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, instance, lease) })
+	if err != nil {
+		return nil, s.wrap(what, err)
+	}
+	rows, err := s.db.QueryContext(ctx, `SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = ?`, instance)
+	if err != nil {
+		return nil, s.wrap(what, err)
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
+	for rows.Next() {
+		var ref adapters.LaneRef
+		var mark adapters.LaneMark
+		if err := rows.Scan(&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands); err != nil {
+			return nil, s.wrap(what, err)
+		}
+		lanes[ref] = mark
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.wrap(what, err)
+	}
+	return lanes, nil
+}
+
+// Leave releases the instance's lanes, deletes its row and frees the lock.
+func (s *Store) Leave(ctx context.Context, instance string) error {
+	if err := s.joined(instance); err != nil {
+		return err
+	}
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE outrider_cursor SET owner = NULL WHERE owner = ?`, instance); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM outrider_instance WHERE id = ?`, instance)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlock()
+	if err != nil {
+		return s.wrap(fmt.Sprintf("leave as %q", instance), err)
+	}
+	return nil
+}
+
+// Close releases the connections and the lock: without [Store.Leave] before
+// it, the next instance takes the lanes as after a crash.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlock()
+	return s.db.Close()
+}
+
+// unlock frees the lock, if we hold it. The caller holds mu.
+func (s *Store) unlock() {
+	if s.lock != nil {
+		s.lock.release()
+	}
+	s.instance, s.lock = "", nil
+}
+
+// joined reports whether the instance is the one that this store serves.
+func (s *Store) joined(instance string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instance == "" || s.instance != instance {
+		return fmt.Errorf("sqlite state: instance %q has not joined; call Join first", instance)
+	}
+	return nil
+}
+
+// transact runs f in one transaction that holds the write lock from its
+// beginning, and again as a whole when another program held it for too long. It joins the one that the context carries.
+func (s *Store) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+	if tx := lite.Running(ctx, s.path); tx != nil {
+		return f(tx)
+	}
+	return lite.Transact(ctx, s.db, f)
+}
+
+// joining is the store's database, or the transaction of it that a context carries: what operators change in a queue of the same file
+// is recorded in the transaction that changes it.
+type joining struct{ *Store }
+
+func (j joining) querier(ctx context.Context) state.Querier {
+	if tx := lite.Running(ctx, j.path); tx != nil {
+		return tx
+	}
+	return j.db
+}
+
+// QueryContext implements [state.Querier].
+func (j joining) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return j.querier(ctx).QueryContext(ctx, query, args...)
+}
+
+// ExecContext implements [state.Querier].
+func (j joining) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return j.querier(ctx).ExecContext(ctx, query, args...)
+}
+
+// wrap says what failed and where.
+func (s *Store) wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if c := lite.Code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_IOERR {
+		return fmt.Errorf("sqlite state %s: %s: %w; free space on the disk; the next attempt then succeeds", s.path, what, err)
+	}
+	return fmt.Errorf("sqlite state %s: %s: %w", s.path, what, err)
+}
