@@ -6,7 +6,7 @@
 TEST_PACKAGES_AT_ONCE ?= 3
 # What is tested, for example `make test TEST=./router/...`. What takes longest begins
 # first: at the end nothing is left to wait for alone.
-TEST ?= ./internal/faults ./router . ./internal/faults/pages ./adapters/postgres/... ./admin/... ./bench ./adapters/kafka ./cmd/outrider work
+TEST ?= ./internal/faults ./router ./internal/system ./internal/faults/pages ./adapters/postgres/... ./admin/... ./bench ./adapters/kafka ./cmd/outrider work
 # The same without the examples, each of which is a program that is linked for a test or two: `make race` and CI run them.
 WITHOUT_EXAMPLES = $(filter-out work,$(TEST)) $(if $(filter work,$(TEST)),$(shell go list work | grep -v /examples/))
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
