@@ -3,7 +3,7 @@ package assembly
 import (
 	"context"
 
-	"github.com/outriderhq/outrider/adapters/mongodb"
+	"github.com/outriderhq/outrider/adapters/mongodb/queuetable"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -24,7 +24,7 @@ func (m mongoCollections) open(context.Context) (Feed, error) {
 	if err != nil {
 		return Feed{}, err
 	}
-	queue, err := mongodb.New(cfg)
+	queue, err := queuetable.New(cfg)
 	if err != nil {
 		return Feed{}, err
 	}
@@ -33,17 +33,17 @@ func (m mongoCollections) open(context.Context) (Feed, error) {
 }
 
 // connection is how the server is reached.
-func (m mongoCollections) connection() (mongodb.Connection, error) {
+func (m mongoCollections) connection() (queuetable.Connection, error) {
 	tls, err := newTLS(m.TLS, m.Encrypted())
-	return mongodb.Connection{URL: m.URL.Reveal(), TLS: tls, Database: m.In()}, err
+	return queuetable.Connection{URL: m.URL.Reveal(), TLS: tls, Database: m.In()}, err
 }
 
-func (m mongoCollections) queue() (mongodb.Config, error) {
+func (m mongoCollections) queue() (queuetable.Config, error) {
 	at, err := m.connection()
 	if err != nil {
-		return mongodb.Config{}, err
+		return queuetable.Config{}, err
 	}
-	cfg := mongodb.Config{Connection: at, Batch: m.Poll.Batch, Timeout: m.Claims.Timeout.Std(), MaxRow: int64(m.MaxRow), Notify: m.Notified(), Logger: m.log}
+	cfg := queuetable.Config{Connection: at, Batch: m.Poll.Batch, Timeout: m.Claims.Timeout.Std(), MaxRow: int64(m.MaxRow), Notify: m.Notified(), Logger: m.log}
 	cfg.Layout, cfg.Tables = queueOf(m.Preset(), nil, "", m.Tables, false, m.Retention != nil)
 	return cfg, nil
 }
@@ -53,10 +53,10 @@ func (m mongoCollections) init(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mongodb.Init(ctx, cfg.Connection, cfg.Layout, cfg.Tables...)
+	return queuetable.Init(ctx, cfg.Connection, cfg.Layout, cfg.Tables...)
 }
 
 func (m mongoCollections) initScript(to Grantees) string {
 	of, tables := queueOf(m.Preset(), nil, "", m.Tables, false, m.Retention != nil)
-	return mongodb.InitScript(of, m.In(), to.Relay, tables...)
+	return queuetable.InitScript(of, m.In(), to.Relay, tables...)
 }

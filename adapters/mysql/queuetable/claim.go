@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // Claim implements [adapters.Queue].
@@ -17,7 +17,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 	c.begin(tables)
 	defer c.end(tables)
 	got := func() int { return len(c.rows) }
-	err := queuerow.Share(len(tables), req.Limit, int(q.batch.Load()), got, func(i, most int) error {
+	err := queue.Share(len(tables), req.Limit, int(q.batch.Load()), got, func(i, most int) error {
 		err := c.serve(ctx, tables[i], most)
 		tables[i].stale = tables[i].stale || err != nil
 		return wrap(tables[i].Name, "claim", err)
@@ -30,7 +30,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 
 // claim is one call of Claim.
 type claim struct {
-	queuerow.Request
+	queue.Request
 	q     *Queue
 	req   adapters.ClaimRequest
 	began time.Time
@@ -64,7 +64,7 @@ type progress struct {
 }
 
 func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, began: time.Now(), tables: map[*table]*turn{}}
+	return &claim{Request: queue.NewRequest(req), q: q, req: req, began: time.Now(), tables: map[*table]*turn{}}
 }
 
 // begin has the holds that end from now on remembered: what is read may be from before.

@@ -11,26 +11,26 @@ import (
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
-var _ queuerow.Dialect = (*statements)(nil)
+var _ queue.Dialect = (*statements)(nil)
 
 // newOperators makes what serves operators' commands.
-func newOperators(q *Queue, cfg *Config) queuerow.Operators {
-	return queuerow.NewOperators(queuerow.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
-		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
+func newOperators(q *Queue, cfg *Config) queue.Operators {
+	return queue.NewOperators(queue.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
+		Describe: func(ctx context.Context, table string) (queue.Dialect, error) {
 			return q.described(ctx, q.claims.Table(table))
 		}})
 }
 
 // record makes room for a row.
-func (t *table) record() *queuerow.Record {
-	return queuerow.NewRecord(t.Table, t.sql().layout, t.maxRow, t.sql())
+func (t *table) record() *queue.Record {
+	return queue.NewRecord(t.Table, t.sql().layout, t.maxRow, t.sql())
 }
 
-// Table implements [queuerow.Dialect]; so do the other methods.
+// Table implements [queue.Dialect]; so do the other methods.
 func (s *statements) Table() string { return s.name }
 
 // Layout is the layout without columns that the table may lack.
@@ -116,16 +116,16 @@ func (s *statements) text(column string) string {
 }
 
 // Aged are the rows in a state, by outrider_state.
-func (s *statements) Aged(state queuerow.State) string {
+func (s *statements) Aged(state queue.State) string {
 	from := "FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn)
-	if state == queuerow.Delivered {
+	if state == queue.Delivered {
 		return from + " IS NULL AND " + s.Statuses(s.layout.Statuses.Done)
 	}
 	return from + " = " + strconv.Itoa(states[state])
 }
 
 // Lacks names the index of outrider_state, where it is missing.
-func (s *statements) Lacks(queuerow.State) string {
+func (s *statements) Lacks(queue.State) string {
 	if s.has(s.byAge) {
 		return ""
 	}
@@ -141,8 +141,8 @@ func (s *statements) Grouped() string {
 }
 
 // After is the condition that a row comes after a place.
-func (s *statements) After(at adapters.DeadKey) queuerow.Statement {
-	return queuerow.Statement{Text: s.after(), Args: []any{at.Created, at.Created, s.Key(at.Key)}}
+func (s *statements) After(at adapters.DeadKey) queue.Statement {
+	return queue.Statement{Text: s.after(), Args: []any{at.Created, at.Created, s.Key(at.Key)}}
 }
 
 // after is the condition that a row is behind a place: its creation twice, and its key.
@@ -228,8 +228,8 @@ func (s *statements) Time(column string, value any) (time.Time, error) {
 
 // Redrive makes a row wait as for its first attempt. The error, and when the row was
 // last claimed, stay, as the systems that write such tables leave them when a row waits again.
-func (s *statements) Redrive() queuerow.Statement {
+func (s *statements) Redrive() queue.Statement {
 	c, changes := &s.layout.Columns, s.changes()
-	return queuerow.Statement{Text: changes.Update(s.statusValue(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"),
+	return queue.Statement{Text: changes.Update(s.statusValue(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"),
 		changes.Set(c.NextAttempt, s.now(c.NextAttempt)), changes.Set(c.Updated, s.now(c.Updated)))}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -184,7 +184,7 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	stuck := queuerow.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout, Overdue: len(rows), More: len(rows) == most, Undated: undated}
+	stuck := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout, Overdue: len(rows), More: len(rows) == most, Undated: undated}
 	if len(rows) > 0 {
 		stuck.Longest = rows[0].since
 	}

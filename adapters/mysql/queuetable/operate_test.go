@@ -11,7 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/outbox"
@@ -174,8 +174,8 @@ func TestAChangeThatIsRepeatedIsRecordedOnce(t *testing.T) {
 	row := adaptertest.QueueRow{Table: e.tables[0].Name, Key: "a", Payload: "{}", CreatedAt: time.UnixMilli(1_700_000_000_000), Status: adaptertest.QueueDead}
 	e.insert(row)
 	s, conflicts := e.statements(e.tables[0]), 2
-	o := queuerow.NewOperators(queuerow.Database{Queue: "mysql queue", DB: e.db, Tables: e.tables, Layout: &e.layout, Wrap: wrap,
-		Describe: func(context.Context, string) (queuerow.Dialect, error) { return s, nil },
+	o := queue.NewOperators(queue.Database{Queue: "mysql queue", DB: e.db, Tables: e.tables, Layout: &e.layout, Wrap: wrap,
+		Describe: func(context.Context, string) (queue.Dialect, error) { return s, nil },
 		Transact: func(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
 			return my.Transact(ctx, db, func(tx *sql.Tx) error {
 				if err := f(tx); err != nil || conflicts == 0 {

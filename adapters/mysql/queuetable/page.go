@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 const (
@@ -142,14 +142,14 @@ func (v *turn) page(ctx context.Context) (page []entry, err error) {
 	return page, rows.Err()
 }
 
-func (v *turn) progress(queue string) *progress {
-	p := v.groups[queue]
+func (v *turn) progress(column string) *progress {
+	p := v.groups[column]
 	if p == nil {
 		p = &progress{}
-		v.groups[queue] = p
-		if queue != alone {
-			name, _ := v.table.sql().GroupName(queue)
-			group := queuerow.GroupOf(v.table.Table, name)
+		v.groups[column] = p
+		if column != alone {
+			name, _ := v.table.sql().GroupName(column)
+			group := queue.GroupOf(v.table.Table, name)
 			p.ended = v.Except[group] || !v.Slots[adapters.SlotOf(group, "")]
 		}
 	}
@@ -163,14 +163,14 @@ func (v *turn) consider(e *entry) bool {
 		return false
 	}
 	switch v.whose(e) {
-	case queuerow.Ours:
+	case queue.Ours:
 		return false
-	case queuerow.Theirs:
+	case queue.Theirs:
 		v.wait(e.queue, p, time.Now().Add(blockedPause))
 		return false
-	case queuerow.Free:
+	case queue.Free:
 	}
-	if v.Absent[queuerow.RowKey{Table: v.table.Name, Key: e.text}] {
+	if v.Absent[queue.RowKey{Table: v.table.Name, Key: e.text}] {
 		return false
 	}
 	if v.table.unwanted[e.text] {
@@ -189,25 +189,25 @@ func (v *turn) consider(e *entry) bool {
 }
 
 // wait ends the prefix of a group until a time. Rows without an order block no others.
-func (v *turn) wait(queue string, p *progress, until time.Time) {
-	p.ended = p.ended || queue != alone
-	v.table.round.due = queuerow.Sooner(v.table.round.due, until)
+func (v *turn) wait(column string, p *progress, until time.Time) {
+	p.ended = p.ended || column != alone
+	v.table.round.due = queue.Sooner(v.table.round.due, until)
 }
 
 // whose says whose a row is. Where the table does not say who holds it, a row that a session of its lane held that has ended is
 // not ours: its result is still to be written, and may be refused.
-func (v *turn) whose(e *entry) queuerow.Owner {
+func (v *turn) whose(e *entry) queue.Owner {
 	v.q.claims.Lock()
 	defer v.q.claims.Unlock()
-	return v.table.Whose(e.text, e.marked, func(h *hold) queuerow.Owner {
+	return v.table.Whose(e.text, e.marked, func(h *hold) queue.Owner {
 		at, marked := e.claimed.(time.Time)
 		ours := marked && e.marked && e.token == v.q.token && (at.Equal(h.stamp) || at.Equal(h.former))
 		if v.table.layout.Claimless() {
 			ours = h.term == v.Terms[h.slot]
 		}
 		if ours {
-			return queuerow.Ours
+			return queue.Ours
 		}
-		return queuerow.Theirs // of another session, or of another process that has taken it back, as the next settle finds out
+		return queue.Theirs // of another session, or of another process that has taken it back, as the next settle finds out
 	})
 }

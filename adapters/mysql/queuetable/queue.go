@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
@@ -59,7 +59,7 @@ type Config struct {
 // Queue claims and settles rows of queue tables in MariaDB or MySQL. It implements
 // [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
 type Queue struct {
-	queuerow.Operators
+	queue.Operators
 	db      *sql.DB
 	token   int64 // of this queue, in outrider_claim
 	tables  []*table
@@ -72,7 +72,7 @@ type Queue struct {
 	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their rows.
 	claiming sync.Mutex
 
-	claims queuerow.Claims[*table, *hold]
+	claims queue.Claims[*table, *hold]
 	locked time.Time // when a settle last met a row that another session has locked; guarded by the lock of claims
 }
 
@@ -87,7 +87,7 @@ type hold struct {
 	unknown bool // it is not known whether a result was written
 }
 
-// Token implements [queuerow.Hold].
+// Token implements [queue.Hold].
 func (h *hold) Token() string { return h.token }
 
 var (

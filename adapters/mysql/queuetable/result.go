@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/internal/shorten"
 )
 
@@ -55,21 +55,21 @@ func (w *write) fenced(q *Queue) bool {
 }
 
 // settle is the statement for an effect; empty: there is nothing to write.
-func (s *statements) settle(e *queuerow.Effect, now time.Time) (text string, v values) {
+func (s *statements) settle(e *queue.Effect, now time.Time) (text string, v values) {
 	v.attempts = e.Attempts
 	switch e.Change {
-	case queuerow.Done:
+	case queue.Done:
 		text = s.Done
-	case queuerow.DeadLetter:
+	case queue.DeadLetter:
 		text, v.err = s.Dead[e.Status], s.errorText(e.Error)
-	case queuerow.Retry:
+	case queue.Retry:
 		text, v.err = s.Retry, s.errorText(e.Error)
 		if !e.Due.IsZero() && s.layout.Columns.NextAttempt != "" {
 			v.due = e.Due.Sub(now).Microseconds()
 		}
-	case queuerow.Release:
+	case queue.Release:
 		text = s.Put
-	case queuerow.Leave:
+	case queue.Leave:
 	}
 	return text, v
 }

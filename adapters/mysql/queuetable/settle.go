@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
@@ -43,7 +43,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 }
 
 // settled is a row that is settled.
-type settled = queuerow.Settled[*table, *hold]
+type settled = queue.Settled[*table, *hold]
 
 // settling is one call of Settle.
 type settling struct {

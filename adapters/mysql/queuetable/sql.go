@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -27,7 +27,7 @@ type statements struct {
 	page, pageOn string // from a group on; from a place on, in a group
 	lock         string // and read what was chosen, but for large payloads; the keys follow
 	payload      string // of a row, by its key
-	queuerow.Settles
+	queue.Settles
 	take, renew, back string
 	unclaim           string // as back, for claims that may have been made
 	still             string // which rows are ours
@@ -186,7 +186,7 @@ const (
 	stateDead       = 2
 )
 
-var states = map[queuerow.State]int{queuerow.Unfinished: stateUnfinished, queuerow.Dead: stateDead}
+var states = map[queue.State]int{queue.Unfinished: stateUnfinished, queue.Dead: stateDead}
 
 // state is the expression of outrider_state. A claim does not change it, and so leaves its index alone.
 func (s *statements) state() string {
@@ -219,18 +219,18 @@ func (s *statements) unfinished() []string {
 // build makes the statements that read. Those that write are made in write_sql.go.
 func (s *statements) build() {
 	c := &s.layout.Columns
-	queue, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
+	group, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
 	marked, token := "0", "0"
 	if !s.layout.Claimless() {
 		marked, token = s.Statuses(s.layout.Statuses.Processing), my.Quote(claimColumn)
 	}
-	page := "SELECT " + strings.Join([]string{queue, created, key, marked, raw(c.Claimed), s.wait(), token}, ", ") +
-		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + queue
-	order := " ORDER BY " + queue + ", " + created + ", " + key + " LIMIT ?"
+	page := "SELECT " + strings.Join([]string{group, created, key, marked, raw(c.Claimed), s.wait(), token}, ", ") +
+		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + group
+	order := " ORDER BY " + group + ", " + created + ", " + key + " LIMIT ?"
 	s.page = page + " > ?" + order
 	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
 
-	s.full = queuerow.Columns(s, s.layout, min(s.maxRow, inlineBytes), "NULL", queue)
+	s.full = queue.Columns(s, s.layout, min(s.maxRow, inlineBytes), "NULL", group)
 	s.payload = "SELECT " + my.Quote(c.Payload) + " FROM " + s.name + s.byKey() + " WHERE " + key + " = ?"
 	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + s.byKey() + " WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {

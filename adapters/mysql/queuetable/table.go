@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -25,7 +25,7 @@ const (
 // table is one table and what is known about it.
 type table struct {
 	Table
-	queuerow.Held[*hold]
+	queue.Held[*hold]
 	at     my.Table
 	layout *Layout
 	maxRow int64
@@ -79,7 +79,7 @@ func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
 		return nil, err
 	}
 	t := &table{Table: of, at: at, layout: l, maxRow: maxRow, unwanted: map[string]bool{}}
-	t.Held = queuerow.NewHeld(func(_ *hold, finished bool) { t.restart = t.restart || !finished })
+	t.Held = queue.NewHeld(func(_ *hold, finished bool) { t.restart = t.restart || !finished })
 	return t, nil
 }
 

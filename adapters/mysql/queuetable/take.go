@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
@@ -142,7 +142,7 @@ func (t *table) free(ctx context.Context, db querier, keys []any) (map[string]in
 }
 
 // read reads the rows that are there still, by key, and what time it is.
-func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[string]*queuerow.Record, now time.Time, err error) {
+func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[string]*queue.Record, now time.Time, err error) {
 	s := v.table.sql()
 	keys := make([]any, len(chosen))
 	for i := range chosen {
@@ -153,7 +153,7 @@ func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[
 		return nil, now, err
 	}
 	defer func() { _ = rows.Close() }() // Err returns the error
-	found = map[string]*queuerow.Record{}
+	found = map[string]*queue.Record{}
 	for rows.Next() {
 		r := v.table.record().With(&now)
 		if err := r.Scan(rows); err != nil {
@@ -166,7 +166,7 @@ func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[
 }
 
 // pick decides which of the rows are claimed, in their order.
-func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[string]*queuerow.Record, most int) (rows []picked, refused int, err error) {
+func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[string]*queue.Record, most int) (rows []picked, refused int, err error) {
 	t, s := v.table, v.table.sql()
 	fits := func(size int64) bool {
 		return v.req.Bytes <= 0 || len(v.rows)+len(rows) == 0 || v.bytes+size <= v.req.Bytes
@@ -212,7 +212,7 @@ func (v *turn) pick(ctx context.Context, tx querier, chosen []entry, found map[s
 }
 
 // fill reads the payload of a row that was left out, if it fits; nil: the row is gone.
-func (v *turn) fill(ctx context.Context, tx querier, r *queuerow.Record, fits func(size int64) bool) (*queuerow.Record, error) {
+func (v *turn) fill(ctx context.Context, tx querier, r *queue.Record, fits func(size int64) bool) (*queue.Record, error) {
 	if r == nil || r.Left() == 0 || !fits(r.Left()) {
 		return r, nil
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -21,8 +21,8 @@ const (
 )
 
 // changes writes the statements that write.
-func (s *statements) changes() *queuerow.Changes {
-	return &queuerow.Changes{Dialect: s, Layout: s.layout, Status: s.statusValue, Now: s.now, Kept: s.kept(), Attempts: argAttempts, Error: argError, Due: "NOW(6) + INTERVAL " + argDue + " MICROSECOND"}
+func (s *statements) changes() *queue.Changes {
+	return &queue.Changes{Dialect: s, Layout: s.layout, Status: s.statusValue, Now: s.now, Kept: s.kept(), Attempts: argAttempts, Error: argError, Due: "NOW(6) + INTERVAL " + argDue + " MICROSECOND"}
 }
 
 // buildWrites makes the statements that write.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 const (
@@ -55,7 +55,7 @@ func (q *Queue) inTurn() []*queueTable {
 
 // claim is one call of Claim.
 type claim struct {
-	queuerow.Request
+	queue.Request
 	q    *Queue
 	req  adapters.ClaimRequest
 	turn int
@@ -67,7 +67,7 @@ type claim struct {
 }
 
 func (q *Queue) newClaim(req adapters.ClaimRequest) *claim {
-	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
+	return &claim{Request: queue.NewRequest(req), q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
 }
 
 // serveAll gives every table an even share of what is left. Should there be

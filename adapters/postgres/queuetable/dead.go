@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -20,7 +20,7 @@ var _ adapters.DeadRows = (*Queue)(nil)
 
 // Dead implements [adapters.DeadRows].
 func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
-	return queuerow.Pages(q.tables, f.After, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.DeadRow, error) {
+	return queue.Pages(q.tables, f.After, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.DeadRow, error) {
 		if f.After = after; !after.Retrying {
 			page, err := q.deadIn(ctx, t, f)
 			if err != nil || len(page) > 0 || !f.Retrying {
@@ -52,7 +52,7 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 	}
 	var r deadRecord
 	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
-		if row := t.dead(&sql, &r); f.ID == "" || queuerow.Names(f.ID, row.Row.ID) {
+		if row := t.dead(&sql, &r); f.ID == "" || queue.Names(f.ID, row.Row.ID) {
 			page = append(page, row)
 		}
 		return nil
@@ -91,7 +91,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 			return 0, err
 		}
 	}
-	record = queuerow.Once(record)
+	record = queue.Once(record)
 	err = pg.RetryDeadlock(func() error {
 		changed = 0
 		return pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
@@ -191,14 +191,14 @@ FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
-            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queuerow.DeadPageBytes) + `) AS size, ` + wire.Instant(died) + ` AS died,
+            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queue.DeadPageBytes) + `) AS size, ` + wire.Instant(died) + ` AS died,
             coalesce(` + wire.Ordinary("{created}", "(extract(epoch FROM {created}) * 1000000)::bigint") + `, 0) AS position, ` + headers + ` AS headers, ` + extra + ` AS extra, ` + due + ` AS due
         FROM {t} t` + q.noted(!f.After.Retrying) + `
         WHERE ` + status + where + order + `
         LIMIT ` + limit + `
     ) r
 ) s
-WHERE s.total - s.size < ` + strconv.Itoa(queuerow.DeadPageBytes)), args, true
+WHERE s.total - s.size < ` + strconv.Itoa(queue.DeadPageBytes)), args, true
 }
 
 // backingOff is the condition that a row has failed and waits for a time, a template; "": the table does not say that.
@@ -216,7 +216,7 @@ func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bo
 	if q.layout.Columns.Group == "" {
 		return "", false
 	}
-	names := queuerow.GroupNames(kind, group)
+	names := queue.GroupNames(kind, group)
 	null := ""
 	if q.layout.DefaultGroup != "" && slices.Contains(names, q.layout.DefaultGroup) {
 		null = " OR {group} IS NULL"
@@ -231,7 +231,7 @@ func (q *queueSQL) deadText() string {
 		if column == "" && (what != "error" || q.notes == "") {
 			return "'' AS " + as
 		}
-		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(queuerow.LongestError) + ") AS " + as
+		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(queue.LongestError) + ") AS " + as
 	}
 	attempts := "0 AS attempts"
 	if q.keeps(c.Attempts) {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 var _ adapters.DeadCounter = (*Queue)(nil)
@@ -59,7 +59,7 @@ func (q *queueSQL) countDead(kinds bool) string {
 			if column == "" {
 				return "''"
 			}
-			return "left(coalesce(" + name + "::text, ''), " + strconv.Itoa(queuerow.LongestError) + ")"
+			return "left(coalesce(" + name + "::text, ''), " + strconv.Itoa(queue.LongestError) + ")"
 		}
 		columns = strings.Join([]string{text(c.Type, "{type}") + " AS a", text(c.AggregateType, "{aggregate_type}") + " AS b", text(c.Tenant, "{tenant}") + " AS c"}, ", ")
 		groups = "s.a, s.b, s.c"

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -75,7 +75,7 @@ func (t *queueTable) decodePayload(d *wire.Decoder, row *adapters.Row, payload [
 		row.Binary = !t.sql.layout.JSONBytes || !format.ValidJSON(row.Payload)
 		return
 	}
-	if err := queuerow.JSON(row, t.sql.layout); err != nil {
+	if err := queue.JSON(row, t.sql.layout); err != nil {
 		d.Fail(row, column, err)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -129,7 +129,7 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 	if err := q.pool.QueryRow(ctx, stuck, q.timeout.Seconds(), most).Scan(&rows, &longest, &undated); err != nil {
 		return pg.Unknown(subject, err)
 	}
-	found := queuerow.Stuck{Subject: subject, Rows: "rows", Claimed: t.sql.layout.Columns.Claimed, Timeout: q.timeout, Overdue: rows - undated, More: rows == most,
+	found := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.sql.layout.Columns.Claimed, Timeout: q.timeout, Overdue: rows - undated, More: rows == most,
 		Longest: time.Duration(longest * float64(time.Second)), Undated: undated}
 	return found.Finding()
 }

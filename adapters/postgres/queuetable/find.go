@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -27,7 +27,7 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 		if err == nil {
 			var more []adapters.FoundRow
 			more, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (adapters.FoundRow, error) { return t.scanFound(&sql, row) })
-			found.Rows = append(found.Rows, slices.DeleteFunc(more, func(f adapters.FoundRow) bool { return !queuerow.Names(id, f.Row.ID) })...)
+			found.Rows = append(found.Rows, slices.DeleteFunc(more, func(f adapters.FoundRow) bool { return !queue.Names(id, f.Row.ID) })...)
 		}
 		if pg.NoValue(err) {
 			continue // it cannot be a key of this table
@@ -78,7 +78,7 @@ func (t *queueTable) scanFound(sql *queueSQL, row pgx.CollectableRow) (f adapter
 	if sql.layout.TypeInPayload {
 		r.Type = typeIn(payload, r.Type)
 	}
-	f.Table, f.Status = t.name, queuerow.StatusOf(sql.layout, status)
+	f.Table, f.Status = t.name, queue.StatusOf(sql.layout, status)
 	r.CreatedAt, f.Claimed, f.Due, f.Changed = created.Time, claimed.Time, due.Time, changed.Time
 	if f.Changed.IsZero() {
 		f.Changed = claimed.Time

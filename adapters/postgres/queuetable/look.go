@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -266,7 +266,7 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 
 // offer picks a row that waits, or notes what keeps it from being picked.
 func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
-	if s.Absent[queuerow.RowKey{Table: s.table.name, Key: at.key}] {
+	if s.Absent[queue.RowKey{Table: s.table.name, Key: at.key}] {
 		v.keep(at.created)
 		return false
 	}

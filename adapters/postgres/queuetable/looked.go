@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 const (
@@ -26,12 +26,12 @@ func (q *Queue) Looked() adapters.Look {
 		states[i] = t.state
 		states[i].Unwanted = t.passed.never
 	}
-	return queuerow.Looked(states...)
+	return queue.Looked(states...)
 }
 
 // again notes when something in the group may be claimed that cannot be now.
 func (g *queueGroup) again(pause time.Duration) {
-	g.due = queuerow.Sooner(g.due, time.Now().Add(pause))
+	g.due = queue.Sooner(g.due, time.Now().Add(pause))
 }
 
 // end says whether a group stays in the ring.
@@ -81,10 +81,10 @@ func (s *service) looked() {
 		if g.looked.Before(l.Since) {
 			l.Since, l.Next = g.looked, s.began
 		}
-		l.Due = queuerow.Sooner(l.Due, g.due)
+		l.Due = queue.Sooner(l.Due, g.due)
 	}
 	if len(t.asleep.order) > 0 {
-		l.Due = queuerow.Sooner(l.Due, t.asleep.order[0].until)
+		l.Due = queue.Sooner(l.Due, t.asleep.order[0].until)
 	}
 	t.state = l
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/internal/shorten"
@@ -90,19 +90,19 @@ type settling struct {
 func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
-	e := queuerow.EffectOf(layout, r)
+	e := queue.EffectOf(layout, r)
 	e.Error = shorten.Storable(e.Error, t.highest)
 	text := ""
 	switch e.Change {
-	case queuerow.Done:
+	case queue.Done:
 		text = t.text.done
-	case queuerow.DeadLetter:
+	case queue.DeadLetter:
 		text = cmp.Or(t.text.deadBy[r.Cause], t.text.dead)
-	case queuerow.Retry:
+	case queue.Retry:
 		text = t.text.retry
-	case queuerow.Release:
+	case queue.Release:
 		text = t.text.put
-	case queuerow.Leave:
+	case queue.Leave:
 	}
 	part := settlePart{t, text}
 	rows := s.parts[part]
@@ -123,15 +123,15 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 
 // newSettleRows makes room for as many rows as there are: most results have one
 // outcome.
-func newSettleRows(most int, change queuerow.Change) *settleRows {
+func newSettleRows(most int, change queue.Change) *settleRows {
 	return &settleRows{
-		back: !change.Ends(), done: change == queuerow.Done, times: map[[2]int64]int{},
+		back: !change.Ends(), done: change == queue.Done, times: map[[2]int64]int{},
 		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
 		keys: wire.NewArray(most, keyBytes), at: wire.NewArray(most, numberBytes), attempts: wire.NewArray(most, numberBytes),
 	}
 }
 
-func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queuerow.Effect) {
+func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queue.Effect) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.Text(r.Claim.Key)
 	rows.at.Number(int64(rows.place(r, h)))

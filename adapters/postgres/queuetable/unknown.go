@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -131,7 +131,7 @@ func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 				n++
 			default:
 				at = append(at, j)
-				asked.add(r, rows.holds[j], queuerow.Effect{})
+				asked.add(r, rows.holds[j], queue.Effect{})
 			}
 		}
 		if len(at) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 var _ adapters.WaitingFinder = (*Queue)(nil)
@@ -17,7 +17,7 @@ var _ adapters.WaitingFinder = (*Queue)(nil)
 // WaitingByAge implements [adapters.WaitingFinder]. A table without an index by age is an error that wraps
 // [errors.ErrUnsupported].
 func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
-	return queuerow.Pages(q.tables, after, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
+	return queue.Pages(q.tables, after, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
 		page, err := q.waitingIn(ctx, t, after, most)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -39,7 +39,7 @@ func (q *Queue) restart() {
 
 // claim is one call of Claim.
 type claim struct {
-	queuerow.Request
+	queue.Request
 	q     *Queue
 	tx    *sql.Tx
 	stmts map[string]*sql.Stmt
@@ -51,7 +51,7 @@ type claim struct {
 
 	rows     []*adapters.Row
 	picked   []picked
-	chosen   map[queuerow.RowKey]bool // the same
+	chosen   map[queue.RowKey]bool // the same
 	bytes    int64
 	full     bool // no more payload fits
 	perGroup map[string]int
@@ -66,7 +66,7 @@ type picked struct {
 }
 
 func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, began: time.Now()}
+	return &claim{Request: queue.NewRequest(req), q: q, req: req, began: time.Now()}
 }
 
 // run looks at the tables in one transaction and marks what it has picked. A table with claims is read beforehand: the
@@ -92,7 +92,7 @@ func (c *claim) run(ctx context.Context, tables []*table) error {
 		if tries++; tries > 1 {
 			c.q.restart()
 		}
-		c.picked, c.chosen, c.bytes, c.full = nil, map[queuerow.RowKey]bool{}, 0, false
+		c.picked, c.chosen, c.bytes, c.full = nil, map[queue.RowKey]bool{}, 0, false
 		c.perGroup, c.stmts = map[string]int{}, map[string]*sql.Stmt{}
 		if c.tx, err = c.q.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !writes}); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (c *claim) serve(ctx context.Context, tables []*table) error {
 		}
 	}
 	got := func() int { return len(c.picked) }
-	return queuerow.Share(len(tables), c.req.Limit, int(c.q.batch.Load()), got, func(i, most int) error {
+	return queue.Share(len(tables), c.req.Limit, int(c.q.batch.Load()), got, func(i, most int) error {
 		before, began := got(), time.Now()
 		if err := c.rounds(ctx, tables[i], before+most); err != nil {
 			return err

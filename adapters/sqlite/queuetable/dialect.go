@@ -10,22 +10,22 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-var _ queuerow.Dialect = (*statements)(nil)
+var _ queue.Dialect = (*statements)(nil)
 
 // newOperators makes what serves operators' commands.
-func newOperators(q *Queue, cfg *Config) queuerow.Operators {
-	return queuerow.NewOperators(queuerow.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
+func newOperators(q *Queue, cfg *Config) queue.Operators {
+	return queue.NewOperators(queue.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
 		Within: func(ctx context.Context, tx *sql.Tx) context.Context { return lite.Within(ctx, cfg.Path, tx) },
-		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
+		Describe: func(ctx context.Context, table string) (queue.Dialect, error) {
 			return q.described(ctx, q.claims.Table(table))
 		}})
 }
 
-// Table implements [queuerow.Dialect]; so do the other methods.
+// Table implements [queue.Dialect]; so do the other methods.
 func (s *statements) Table() string { return s.name }
 
 // Layout is the layout without columns that the table may lack.
@@ -73,25 +73,25 @@ func (s *statements) in(statuses []string) string {
 func (s *statements) Statuses(statuses ...string) string { return "+" + s.in(statuses) }
 
 // Aged are the rows in a state, by their partial index.
-func (s *statements) Aged(state queuerow.State) string {
+func (s *statements) Aged(state queue.State) string {
 	index, statuses := s.aged(state)
 	return "FROM " + s.name + index.pin() + " WHERE " + s.in(statuses)
 }
 
 // aged are the statuses of a state, with the index that has them by age.
-func (s *statements) aged(state queuerow.State) (*index, []string) {
+func (s *statements) aged(state queue.State) (*index, []string) {
 	switch state {
-	case queuerow.Dead:
+	case queue.Dead:
 		return s.byDead, s.layout.Dead()
-	case queuerow.Delivered:
+	case queue.Delivered:
 		return s.byDone, []string{s.layout.Statuses.Done}
-	case queuerow.Unfinished:
+	case queue.Unfinished:
 	}
 	return s.byAge, s.unfinished()
 }
 
 // Lacks names the index, where it is missing.
-func (s *statements) Lacks(state queuerow.State) string {
+func (s *statements) Lacks(state queue.State) string {
 	if index, _ := s.aged(state); index != nil && !index.there {
 		return index.name
 	}
@@ -107,9 +107,9 @@ func (s *statements) Grouped() string {
 }
 
 // After is the condition that a row comes after a place.
-func (s *statements) After(at adapters.DeadKey) queuerow.Statement {
+func (s *statements) After(at adapters.DeadKey) queue.Statement {
 	c := &s.layout.Columns
-	return queuerow.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{s.typed(c.Created, at.Created), s.Key(at.Key)}}
+	return queue.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{s.typed(c.Created, at.Created), s.Key(at.Key)}}
 }
 
 // GroupName is the group as it is.
@@ -201,7 +201,7 @@ func timeOf(column string, value any) (time.Time, error) {
 
 // Redrive makes a row wait as for its first attempt. The error, and when the row was
 // last claimed, stay, as the systems that write such tables leave them when a row waits again.
-func (s *statements) Redrive() queuerow.Statement {
+func (s *statements) Redrive() queue.Statement {
 	c, now := &s.layout.Columns, time.Now()
 	at := func(column string) string {
 		if n, ok := s.timeValue(column, textTime, now).(int64); ok {
@@ -210,5 +210,5 @@ func (s *statements) Redrive() queuerow.Statement {
 		return literal(now.UTC().Format(textTime))
 	}
 	changes := s.changes()
-	return queuerow.Statement{Text: changes.Update(s.value(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"), changes.Set(c.NextAttempt, at(c.NextAttempt)), changes.Set(c.Updated, at(c.Updated)))}
+	return queue.Statement{Text: changes.Update(s.value(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"), changes.Set(c.NextAttempt, at(c.NextAttempt)), changes.Set(c.Updated, at(c.Updated)))}
 }

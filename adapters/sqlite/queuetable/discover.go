@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 const (
@@ -136,7 +136,7 @@ func (t *table) readOn(ctx context.Context, db querier, want int, c *claim) erro
 // charge puts the next scan off for time that was spent on looking in vain at what the last one has found.
 func (s *scan) charge(took time.Duration) {
 	if s.took += took; !s.running && took > scanPause/scanShare {
-		s.next = queuerow.Sooner(s.next.Add((scanShare-1)*took), time.Now().Add(scanRest))
+		s.next = queue.Sooner(s.next.Add((scanShare-1)*took), time.Now().Add(scanRest))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // entry is a group that may have rows to be claimed, or a single row that is in no order.
@@ -81,7 +81,7 @@ func (t *table) want(c *claim) {
 
 // groupEntry is the entry of a group's name; nil: its lane is not ours.
 func (t *table) groupEntry(name string) *entry {
-	e := &entry{id: "=" + name, value: name, group: queuerow.GroupOf(t.Table, name)}
+	e := &entry{id: "=" + name, value: name, group: queue.GroupOf(t.Table, name)}
 	return t.known(e, adapters.SlotOf(e.group, ""))
 }
 
@@ -137,7 +137,7 @@ func (t *table) enterAgain(e *entry) {
 // block puts an entry off.
 func (t *table) block(e *entry, until time.Time) {
 	e.state, e.due = entryBlocked, until
-	t.blockedUntil = queuerow.Sooner(t.blockedUntil, until)
+	t.blockedUntil = queue.Sooner(t.blockedUntil, until)
 }
 
 // unblock has entries looked at whose time has come.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // Check implements [adapters.Queue]. What makes claims dear is only warned about.
@@ -119,7 +119,7 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	stuck := queuerow.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout}
+	stuck := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout}
 	for _, m := range rows {
 		switch age := time.Since(m.since); {
 		case m.since.IsZero():

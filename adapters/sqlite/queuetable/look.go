@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // blockedPause is after how long a group is looked at again if another process
@@ -48,7 +48,7 @@ func (v *visit) run(ctx context.Context) error {
 	defer func() { _ = rows.Close() }() // Err returns the error
 	e.state, v.solid = entryReady, true
 	var marked bool // it is being processed
-	r := queuerow.NewRecord(v.table.Table, s.layout, v.table.maxRow, s).With(&marked)
+	r := queue.NewRecord(v.table.Table, s.layout, v.table.maxRow, s).With(&marked)
 	for rows.Next() {
 		if v.spent++; v.late() && v.solid {
 			return nil // the next claim continues
@@ -75,20 +75,20 @@ func (v *visit) run(ctx context.Context) error {
 
 // consider decides about one row. It ends the visit when nothing behind the row
 // can be claimed now.
-func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
+func (v *visit) consider(r *queue.Record, marked bool) (end bool) {
 	key := v.table.sql().KeyText(r.Key)
-	if v.chosen[queuerow.RowKey{Table: v.table.name, Key: key}] {
+	if v.chosen[queue.RowKey{Table: v.table.name, Key: key}] {
 		return false
 	}
 	switch v.whose(key, r.Claimed, marked) {
-	case queuerow.Ours:
+	case queue.Ours:
 		return false
-	case queuerow.Theirs:
+	case queue.Theirs:
 		v.table.block(v.at, time.Now().Add(blockedPause))
 		return true
-	case queuerow.Free:
+	case queue.Free:
 	}
-	if v.Absent[queuerow.RowKey{Table: v.table.name, Key: key}] {
+	if v.Absent[queue.RowKey{Table: v.table.name, Key: key}] {
 		v.absent, v.solid = true, false
 		return false
 	}
@@ -118,29 +118,29 @@ func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
 
 // whose says whose a row is. Where the table does not say who holds it, a row that a session of its lane held that has ended is
 // not ours: its result is still to be written, and may be refused.
-func (v *visit) whose(key string, claimed any, marked bool) queuerow.Owner {
+func (v *visit) whose(key string, claimed any, marked bool) queue.Owner {
 	v.q.claims.Lock()
 	defer v.q.claims.Unlock()
-	return v.table.Whose(key, marked, func(h *hold) queuerow.Owner {
+	return v.table.Whose(key, marked, func(h *hold) queue.Owner {
 		ours := marked && (same(claimed, h.stamp) || same(claimed, h.former))
 		if v.table.layout.Claimless() {
 			ours = h.term == v.Terms[v.at.slot]
 		}
 		if ours {
-			return queuerow.Ours
+			return queue.Ours
 		}
 		h.blocking = true // until its session, or the next settle of a row that another process has taken back, ends it
-		return queuerow.Theirs
+		return queue.Theirs
 	})
 }
 
 func same(a, b any) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
 
-func (v *visit) pick(r *queuerow.Record, row *adapters.Row) {
+func (v *visit) pick(r *queue.Record, row *adapters.Row) {
 	v.got++
 	v.perGroup[v.at.id]++
 	v.bytes += int64(len(row.Payload))
-	v.chosen[queuerow.RowKey{Table: v.table.name, Key: row.ID}] = true
+	v.chosen[queue.RowKey{Table: v.table.name, Key: row.ID}] = true
 	row.Claim = &adapters.Claim{Table: v.table.name, Key: row.ID, Attempts: r.Attempts}
 	v.picked = append(v.picked, picked{v.table, v.at, r.Key, row})
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
@@ -57,7 +57,7 @@ type Config struct {
 // Queue claims and settles rows of queue tables in a SQLite file. It implements
 // [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
 type Queue struct {
-	queuerow.Operators
+	queue.Operators
 	db      *sql.DB
 	tables  []*table
 	fenced  bool
@@ -70,7 +70,7 @@ type Queue struct {
 	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their entries.
 	claiming sync.Mutex
 
-	claims queuerow.Claims[*table, *hold]
+	claims queue.Claims[*table, *hold]
 	stamp  time.Time // of the last claim; guarded by the lock of claims
 }
 
@@ -85,7 +85,7 @@ type hold struct {
 	blocking bool   // a group waits for its end
 }
 
-// Token implements [queuerow.Hold].
+// Token implements [queue.Hold].
 func (h *hold) Token() string { return h.token }
 
 var (

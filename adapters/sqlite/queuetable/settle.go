@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
@@ -38,7 +38,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 }
 
 // settled is a row that is settled.
-type settled = queuerow.Settled[*table, *hold]
+type settled = queue.Settled[*table, *hold]
 
 // settling is one call of Settle.
 type settling struct {
@@ -131,17 +131,17 @@ func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpo
 func (s *statements) settle(r *settled, now time.Time) (text string, args []any) {
 	c, message, due := &s.layout.Columns, any(nil), any(nil)
 	switch r.Effect.Change {
-	case queuerow.Done:
+	case queue.Done:
 		text = s.Done
-	case queuerow.DeadLetter:
+	case queue.DeadLetter:
 		text = s.Dead[r.Effect.Status]
-	case queuerow.Retry:
+	case queue.Retry:
 		if text = s.Retry; !r.Effect.Due.IsZero() {
 			due = s.timeValue(c.NextAttempt, textTime, r.Effect.Due)
 		}
-	case queuerow.Release:
+	case queue.Release:
 		text = s.Put
-	case queuerow.Leave:
+	case queue.Leave:
 	}
 	if r.Effect.Error != "" {
 		message = r.Effect.Error

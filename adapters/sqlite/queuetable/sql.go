@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -29,7 +29,7 @@ type statements struct {
 	firstRows, nextRows                string // in no order
 	look, lookOn, lookAt               string // of a group, from a place on; at one row
 	take, renew, stuck, waits, recover string
-	queuerow.Settles
+	queue.Settles
 }
 
 // index is one of ours.
@@ -129,7 +129,7 @@ func (s *statements) build() {
 	if !s.layout.Claimless() {
 		state = s.Statuses(s.layout.Statuses.Processing)
 	}
-	look := queuerow.Columns(s, s.layout, s.maxRow, raw(c.Claimed), "NULL") + ", " + state
+	look := queue.Columns(s, s.layout, s.maxRow, raw(c.Claimed), "NULL") + ", " + state
 
 	unfinished, after, order := s.in(s.unfinished()), " AND ("+created+", "+key+") > (?2, ?3)", " ORDER BY "+created+", "+key
 	pin, alone := s.byAge.pin(), ""

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // table is one table and what is known about it.
 type table struct {
 	Table
-	queuerow.Held[*hold]
+	queue.Held[*hold]
 	name   string // as configured
 	layout *Layout
 	maxRow int64
@@ -50,7 +50,7 @@ const unread = -1
 
 func newTable(of Table, l *Layout, maxRow int64) *table {
 	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, rows: map[string]int{}, newest: unread, deleted: unread}
-	t.Held = queuerow.NewHeld(t.ended)
+	t.Held = queue.NewHeld(t.ended)
 	t.restart()
 	return t
 }

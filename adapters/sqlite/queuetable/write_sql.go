@@ -1,7 +1,7 @@
 package queuetable
 
 import (
-	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -19,9 +19,9 @@ const (
 )
 
 // changes writes the statements that write.
-func (s *statements) changes() *queuerow.Changes {
+func (s *statements) changes() *queue.Changes {
 	c := &s.layout.Columns
-	return &queuerow.Changes{Dialect: s, Layout: s.layout, Status: s.value, Attempts: argAttempts, Error: argError, Due: argDue, Now: func(column string) string {
+	return &queue.Changes{Dialect: s, Layout: s.layout, Status: s.value, Attempts: argAttempts, Error: argError, Due: argDue, Now: func(column string) string {
 		if column == c.Done && column != c.Updated {
 			return argDone
 		}

@@ -1,0 +1,2 @@
+// Package mdb connects to MongoDB and explains its errors.
+package mdb

@@ -1,0 +1,111 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+var _ adapters.QueueRetainer = (*Queue)(nil)
+
+// lockedLimit is for how long a step waits for a document that an open transaction has changed. MongoDB ends such a transaction after a
+// minute.
+const lockedLimit = 2 * time.Second
+
+// CheckRetention implements [adapters.QueueRetainer].
+func (q *Queue) CheckRetention(ctx context.Context, _ adapters.Retention) error {
+	var errs []error
+	for _, t := range q.tables {
+		coll, err := t.collection(ctx)
+		if err == nil {
+			err = q.mayRemove(ctx, coll)
+		}
+		errs = append(errs, wrap(t, "check retention", err))
+	}
+	return errors.Join(errs...)
+}
+
+// mayRemove tries to remove no document.
+func (q *Queue) mayRemove(ctx context.Context, coll *mongo.Collection) error {
+	there, err := indexesOf(ctx, coll)
+	if err != nil {
+		return err
+	}
+	for _, i := range q.indexes() {
+		if i.name == doneIndex && !i.in(there) {
+			return fmt.Errorf("the index %s is missing, and each look for old documents would read all that were delivered; `outrider init` creates it", i.name)
+		}
+	}
+	_, err = coll.DeleteMany(ctx, bson.D{{Key: q.fields.Key, Value: in(bson.A{})}})
+	return err
+}
+
+// RetainDelivered implements [adapters.QueueRetainer].
+func (q *Queue) RetainDelivered(ctx context.Context, r adapters.Retention) (sum adapters.Retained, err error) {
+	for _, t := range q.tables {
+		step, err := t.retain(ctx, r)
+		if err != nil {
+			return sum, wrap(t, "remove old documents", err)
+		}
+		sum = sum.And(step)
+	}
+	return sum, nil
+}
+
+func (t *table) retain(ctx context.Context, r adapters.Retention) (step adapters.Retained, err error) {
+	coll, err := t.collection(ctx)
+	if err != nil {
+		return step, err
+	}
+	f, now := &t.q.fields, t.q.server.Clock()
+	delivered := bson.E{Key: f.Status, Value: t.q.layout.Statuses.Done}
+	old := bson.D{delivered, {Key: f.Created, Value: bson.D{{Key: "$lte", Value: date(now.Add(-r.Keep))}}}}
+	if r.DryRun {
+		step.Rows, err = coll.CountDocuments(ctx, old)
+	} else {
+		step, err = t.removeOld(ctx, coll, old, cmp.Or(r.Batch, adapters.DefaultRetainBatch))
+	}
+	if err != nil || step.More {
+		return step, err
+	}
+	first, err := coll.FindOne(ctx, bson.D{delivered, {Key: f.Created, Value: bson.D{{Key: "$type", Value: "date"}}}}, options.FindOne().SetSort(bson.D{{Key: f.Created, Value: 1}})).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return step, nil
+	}
+	if at, ok := first.Lookup(f.Created).TimeOK(); ok {
+		step.Oldest = max(now.Sub(at), 0)
+	}
+	return step, err
+}
+
+// removeOld deletes a batch of documents by their keys, each by itself.
+func (t *table) removeOld(ctx context.Context, coll *mongo.Collection, old bson.D, limit int) (step adapters.Retained, err error) {
+	f := &t.q.fields
+	cursor, err := coll.Find(ctx, old, options.Find().SetSort(bson.D{{Key: f.Created, Value: 1}}).SetLimit(int64(limit)).SetProjection(bson.D{{Key: f.Key, Value: 1}}))
+	if err != nil {
+		return step, err
+	}
+	keys := bson.A{}
+	err = each(ctx, cursor, func(raw bson.Raw) bool { keys = append(keys, raw.Lookup(f.Key)); return true })
+	if err != nil || len(keys) == 0 {
+		return step, err
+	}
+	brief, cancel := context.WithTimeout(ctx, lockedLimit)
+	defer cancel()
+	result, err := coll.DeleteMany(brief, bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Done}}, options.DeleteMany().SetHint(t.q.keyIndex()))
+	if err != nil && brief.Err() != nil && ctx.Err() == nil {
+		return adapters.Retained{Busy: true}, nil
+	}
+	if err != nil {
+		return step, err
+	}
+	return adapters.Retained{Rows: result.DeletedCount, More: len(keys) == limit}, nil
+}

@@ -1,0 +1,168 @@
+package queuetable
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/mongodb/internal/mdb"
+	"github.com/outriderhq/outrider/internal/failpoint"
+)
+
+// Settle implements [adapters.Queue]. Each document is written by itself.
+func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+	s := &settling{q: q, now: q.server.Clock(), byTable: map[*table][]*settled{}}
+	q.claims.Lock()
+	rows, lost := q.claims.Held(results)
+	q.claims.Unlock()
+	back := false
+	for _, r := range rows {
+		back = back || !r.Effect.Ends()
+		s.byTable[r.Table] = append(s.byTable[r.Table], r)
+	}
+	if back { // nothing may be claimed now that is behind what is put back
+		q.claiming.Lock()
+		defer q.claiming.Unlock()
+	}
+	for i, t := range q.tables {
+		if len(s.byTable[t]) == 0 {
+			continue
+		}
+		if err := s.write(ctx, t); err != nil {
+			return nil, wrap(t, "settle", mdb.Refused(err))
+		}
+		if i == 0 {
+			failpoint.Hit(failpoint.InSettle)
+		}
+	}
+	q.claims.Lock()
+	defer q.claims.Unlock()
+	return append(lost, q.claims.End(rows...)...), nil
+}
+
+// settled is a document that is settled.
+type settled = queue.Settled[*table, *hold]
+
+// settling is one call of Settle.
+type settling struct {
+	q       *Queue
+	now     time.Time
+	byTable map[*table][]*settled
+}
+
+// change is what an outcome makes of a document. Documents of one change and one claim are written at once.
+type change struct {
+	status   string
+	attempts int
+	failure  string
+}
+
+// same is what documents have in common that are written at once.
+type same struct {
+	change
+	token  string
+	stamps stamps
+}
+
+// change is what an effect makes of a document.
+func (q *Queue) change(e *queue.Effect) change {
+	st := &q.layout.Statuses
+	c := change{status: st.Pending, attempts: e.Attempts}
+	switch e.Change {
+	case queue.Done:
+		c.status = st.Done
+	case queue.DeadLetter:
+		c.status, c.failure = e.Status, e.Error
+	case queue.Retry:
+		if c.status = st.Again(); !q.layout.ErrorWhenDead {
+			c.failure = e.Error
+		}
+	case queue.Release, queue.Leave:
+	}
+	return c
+}
+
+// write writes the results of a collection.
+func (s *settling) write(ctx context.Context, t *table) error {
+	coll, err := t.collection(ctx)
+	if err != nil {
+		return err
+	}
+	groups, keys := map[same][]*settled{}, bson.A{}
+	s.q.claims.Lock()
+	for _, r := range s.byTable[t] {
+		is := same{s.q.change(&r.Effect), r.Hold.token, r.Hold.stamps}
+		groups[is] = append(groups[is], r)
+		keys = append(keys, r.Hold.key)
+	}
+	s.q.claims.Unlock()
+	models := make([]mongo.WriteModel, 0, len(groups))
+	for is, rows := range groups {
+		models = append(models, s.model(t, is, rows))
+	}
+	result, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		return err
+	}
+	if result.MatchedCount == int64(len(keys)) {
+		for _, r := range s.byTable[t] {
+			r.Done = true
+		}
+		return nil
+	}
+	return s.compare(ctx, t, coll, keys)
+}
+
+// model is the statement that writes one change.
+func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
+	f, keys := &t.q.fields, make(bson.A, len(rows))
+	for i, r := range rows {
+		keys[i] = r.Hold.key
+	}
+	set := bson.D{{Key: f.Status, Value: is.status}, {Key: f.Attempts, Value: int32(min(is.attempts, 1<<30))}}
+	if is.status == t.q.layout.Statuses.Done {
+		set = append(set, bson.E{Key: f.Done, Value: date(s.now)})
+	}
+	if is.failure != "" {
+		set = append(set, bson.E{Key: f.Error, Value: is.failure})
+	}
+	return mongo.NewUpdateManyModel().SetHint(t.q.keyIndex()).SetFilter(t.ours(keys, is)).
+		SetUpdate(bson.D{{Key: "$set", Value: set}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
+}
+
+// ours is the condition that documents are claimed as a hold says.
+func (t *table) ours(keys bson.A, is same) bson.D {
+	f := &t.q.fields
+	return bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: ClaimField, Value: is.token}, {Key: f.Claimed, Value: in(is.stamps.dates())}}
+}
+
+// compare finds out which documents are as their outcomes want them: the others are lost. Whether they have become so now, or
+// by a former call that has ended with an error, makes no difference.
+func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection, keys bson.A) error {
+	f := &t.q.fields
+	cursor, err := coll.Find(ctx, bson.D{{Key: f.Key, Value: in(keys)}},
+		options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: f.Key, Value: 1}, {Key: f.Status, Value: 1}, {Key: f.Attempts, Value: 1}}))
+	if err != nil {
+		return err
+	}
+	type state struct {
+		status   string
+		attempts int
+	}
+	states := map[string]state{}
+	err = each(ctx, cursor, func(raw bson.Raw) bool {
+		states[keyOf(raw.Lookup(f.Key))] = state{text(raw.Lookup(f.Status)), t.q.attempts(raw)}
+		return true
+	})
+	for _, r := range s.byTable[t] {
+		want := s.q.change(&r.Effect)
+		is, there := states[r.Claim.Key]
+		r.Done = is == state{want.status, want.attempts} || !there && want.status == s.q.layout.Statuses.Done && s.q.layout.OldIsDeleted
+	}
+	return err
+}
