@@ -1,4 +1,4 @@
-package outrider
+package relay
 
 import (
 	"fmt"
@@ -8,27 +8,16 @@ import (
 	"github.com/outriderhq/outrider/router"
 )
 
-// HotPath returns the hot path of a source, which delivers messages of this process right after their commit, for
-// [outbox.ClientConfig].Hot. The source is one of the configuration, with the layout outrider or
-// outbox-framework. In MariaDB, MySQL and SQLite the relay reads the table right after each commit. In PostgreSQL:
-//
-// Messages are delivered from memory if the INSERT has shown that nothing of their group can be before them. Otherwise, with layout outrider, the
-// relay reads the slots that the transaction wrote to, by a short statement and without waiting for its next poll.
-//
-// Polling continues beside it, and finds the other messages: those of other processes, and after a crash; those of lanes that other
-// instances own; those without room in memory. Order and guarantees are the same either way.
-//
-// HotPath may be called before [Outrider.Run]; its result stays valid after a
-// reload.
-func (o *Outrider) HotPath(source string) (outbox.HotPath, error) {
-	if o.cfg.Sources[source] == nil {
+// HotPath returns the hot path of a source: see package outrider. It stays valid after a reload.
+func (r *Relay) HotPath(source string) (outbox.HotPath, error) {
+	if r.cfg.Sources[source] == nil {
 		return nil, fmt.Errorf("hot path: there is no source %q in the configuration", source)
 	}
-	switch k := assembly.NewBuilder(o.cfg, o.options).Source(source); {
+	switch k := assembly.NewBuilder(r.cfg, r.options).Source(source); {
 	case k.Hot:
-		return hotPath{o, source}, nil
+		return hotPath{r, source}, nil
 	case k.Read:
-		return readPath{o, source, ""}, nil
+		return readPath{r, source, ""}, nil
 	}
 	return nil, fmt.Errorf("hot path: source %q has none: it needs the layout outrider or outbox-framework, and hot_path.queue must not be 0; "+
 		"call (*Outrider).Wake after the commit instead", source)
@@ -37,7 +26,7 @@ func (o *Outrider) HotPath(source string) (outbox.HotPath, error) {
 // readPath has the relay read the table right after a commit: it is for databases in which nothing that an INSERT returns says
 // whether its row is the next of its group. It implements [outbox.HotPath] and [outbox.HotInsert].
 type readPath struct {
-	relay          *Outrider
+	relay          *Relay
 	source, insert string
 }
 
@@ -50,9 +39,9 @@ func (readPath) Inserted([]*string)  {}
 func (p readPath) Committed()        { p.relay.Wake(p.source) }
 func (readPath) Forget()             {}
 
-// hotPath is that of whichever generation is at work.
+// hotPath is the hot path of the generation that runs.
 type hotPath struct {
-	relay  *Outrider
+	relay  *Relay
 	source string
 }
 
@@ -80,7 +69,7 @@ type hotRows struct {
 	hotPath
 }
 
-// Committed implements [outbox.HotInsert]: sessions take what they can, and the slots are read, by whichever generation is at work.
+// Committed implements [outbox.HotInsert]: sessions take what they can, and the generation that runs reads the slots.
 func (i *hotRows) Committed() {
 	i.HotRows.Committed()
 	if work := i.relay.generation.Load(); work != nil && i.Slots != 0 {

@@ -1,4 +1,4 @@
-package outrider
+package relay
 
 import (
 	"context"
@@ -15,32 +15,32 @@ import (
 
 // nameRoutes logs which routes a reload adds and removes, with where a new one
 // begins and how much it will send: a renamed route is a new one, and starts again.
-func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *generation) {
-	names := func(cfg *Config) (out []string) {
-		for _, r := range cfg.Routes {
-			out = append(out, r.Name)
+func (r *Relay) nameRoutes(ctx context.Context, before *config.Config, next *generation) {
+	names := func(cfg *config.Config) (out []string) {
+		for _, route := range cfg.Routes {
+			out = append(out, route.Name)
 		}
 		return out
 	}
 	old, fresh := names(before), names(next.Config)
 	var gone []config.Route
-	for _, r := range before.Routes {
-		if !slices.Contains(fresh, r.Name) {
-			gone = append(gone, r)
-			o.log.Warn("reloading: a route is no longer configured; its cursors and its parked messages stay until `outrider route forget` deletes them",
-				"route", r.Name)
+	for _, former := range before.Routes {
+		if !slices.Contains(fresh, former.Name) {
+			gone = append(gone, former)
+			r.log.Warn("reloading: a route is no longer configured; its cursors and its parked messages stay until `outrider route forget` deletes them",
+				"route", former.Name)
 		}
 	}
-	for i, r := range next.Config.Routes {
-		if slices.Contains(old, r.Name) {
+	for i, added := range next.Config.Routes {
+		if slices.Contains(old, added.Name) {
 			continue
 		}
-		args := []any{"route", r.Name, "source", r.From, "destination", r.To}
-		args = append(args, whereItBegins(ctx, &next.parts.Routes[i], r)...)
-		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == r.From && g.To == r.To }); j >= 0 {
+		args := []any{"route", added.Name, "source", added.From, "destination", added.To}
+		args = append(args, whereItBegins(ctx, &next.parts.Routes[i], added)...)
+		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == added.From && g.To == added.To }); j >= 0 {
 			args = append(args, "hint", fmt.Sprintf("if it is the renamed route %s: it does not continue from that route's cursor", gone[j].Name))
 		}
-		o.log.Warn("reloading: a route is new", args...)
+		r.log.Warn("reloading: a route is new", args...)
 	}
 }
 

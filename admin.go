@@ -1,0 +1,100 @@
+package outrider
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/admin/web"
+	"github.com/outriderhq/outrider/compat/crablet/publishers"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// startAdmin serves health and metrics from the beginning, so that a start that
+// hangs can be seen.
+func (o *Outrider) startAdmin() error {
+	s, err := admin.Listen(o.adminConfig())
+	if err != nil {
+		return err
+	}
+	o.admin = s
+	return nil
+}
+
+// newConsole makes what the admin API works on.
+func (o *Outrider) newConsole() *admin.Console {
+	r := admin.Relay{Stats: o.Stats, Options: o.options, Config: o.relay.Config, Pending: o.relay.Pending}
+	r.Instance = func() string {
+		if s := o.relay.Router(); s != nil {
+			return s.Instance()
+		}
+		return o.options.Instance
+	}
+	r.Trace = func(id string, at []adapters.RowPlace) (string, []adapters.Trace) {
+		if s := o.relay.Router(); s != nil {
+			return s.Trace(id, at)
+		}
+		return "", nil
+	}
+	r.Probe = func(route, address string) bool {
+		s := o.relay.Router()
+		return s != nil && s.ProbeNow(route, address)
+	}
+	if read := o.options.Reread; read != nil {
+		r.Reload = func(ctx context.Context) error {
+			cfg, err := read()
+			if err != nil {
+				return err
+			}
+			return o.relay.Reload(ctx, cfg)
+		}
+	}
+	return admin.NewConsole(r)
+}
+
+// Handler returns the admin server's handler, to be mounted in a server of the
+// program's own, for example under /outrider/ with [http.StripPrefix]: health
+// (/livez, /readyz), /routes, /metrics, the API below /api/v1/ and the dashboard at /. It asks for the configured tokens; without
+// any, put the program's own authentication before it. It may be served before Run
+// begins.
+func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()) }
+
+func (o *Outrider) adminConfig() admin.Config {
+	return admin.Config{
+		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
+		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
+		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), Identity: admin.IdentityOf(o.cfg.Admin),
+		API: api.New(o.console), Outbox: publishers.New(o.console), Pages: web.New(o.console),
+		Stats: o.Stats, Ready: o.relay.NotReady, Prove: o.console.Prove, Metrics: metrics{o},
+	}
+}
+
+// record has the console keep its history until the returned function is called.
+func (o *Outrider) record(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.console.Record(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// metrics are those of the relay and of the console.
+type metrics struct{ o *Outrider }
+
+// Describe implements prometheus.Collector: which metrics there are depends on the configuration.
+func (metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m metrics) Collect(out chan<- prometheus.Metric) {
+	m.o.relay.Collect(out)
+	m.o.console.Collect(out)
+}
