@@ -74,7 +74,7 @@ func NewProgressJob(b *assembly.Builder, p *assembly.Parts, instance string, not
 	return j
 }
 
-// Before is [router.Config] Before: what others wrote while no instance of ours worked the routes is carried out first.
+// Before is for the router.Config of the same name: what others wrote while no instance of ours worked the routes is carried out first.
 func (j *ProgressJob) Before(ctx context.Context, state adapters.StateStore, routes []string) (refused map[string]error) {
 	s, ok := state.(adapters.ProgressStore)
 	routes = slices.DeleteFunc(slices.Clone(routes), func(name string) bool { return !j.routes[name] })

@@ -10,7 +10,7 @@ import (
 
 // Status is the state of each route that wants takes (nil: of all), worst first, and of
 // the instances. running is what the relay's own process knows, by route, as
-// [RunningRoutes] asks for it.
+// [Operator.RunningRoutes] asks for it.
 func (op *Operator) Status(ctx context.Context, running map[string]Route, wants func(route string) bool) ([]RouteStatus, []Member, error) {
 	rows, members, err := op.status(ctx, &looks{}, running, wants)
 	if err == nil {

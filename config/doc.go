@@ -3,7 +3,7 @@
 //
 // The structs of this package are the only declaration of the configuration.
 // Their tags drive the decoder, the defaults, the checks, the JSON Schema
-// ([Schema]), the reference page ([Reference]) and the printed form
+// ([Schema]), the reference page and the printed form
 // ([Config.Redacted]):
 //
 //	yaml      key in the file; ",key" marks the field that holds the mapping's key

@@ -4,7 +4,7 @@
 // group, errors belong to the message at their index, and whatever the receiver
 // does, the delivered messages of a group are a prefix of what was sent.
 //
-// [Source], [Queue] and [State] do the same for the other kinds of adapters. The
+// [Source], [Queue] and [StateStore] do the same for the other kinds of adapters. The
 // harness of a queue names its tables and reads them directly, so that the suite
 // works with any layout on any database.
 //

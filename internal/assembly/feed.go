@@ -96,7 +96,7 @@ func (b *Builder) openFeed(ctx context.Context, p *Parts, name string) (f Feed, 
 	return f, true, nil
 }
 
-// CheckedFeed is [builder.openFeed], and checks what it has opened. After an error of
+// CheckedFeed is [Builder.openFeed], and checks what it has opened. After an error of
 // the check the feed is among the parts all the same.
 func (b *Builder) CheckedFeed(ctx context.Context, p *Parts, name string) (Feed, error) {
 	f, fresh, err := b.openFeed(ctx, p, name)

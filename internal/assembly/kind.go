@@ -147,7 +147,7 @@ func (b *Builder) Source(name string) (k SourceKind) {
 	return k
 }
 
-// Destination is what can be done with a destination, like [builder.source].
+// Destination is what can be done with a destination, like [Builder.Source].
 func (b *Builder) Destination(name string) (k DestinationKind) {
 	if d := b.Config.Destinations[name]; d != nil {
 		if of := destinationKinds[d.Kind()]; of != nil {

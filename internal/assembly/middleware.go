@@ -13,7 +13,7 @@ import (
 )
 
 // layers are the layers that the configuration gives a route. It sets what the router
-// has to know of them; they are made later, by [builder.stack].
+// has to know of them; they are made later, by [Builder.stack].
 func (b *Builder) layers(p *Parts, r config.Route, out *router.Route) (layers []middlewareKind) {
 	at := layerSite{b, p, r.Name, func() adapters.StateStore { return out.State }}
 	for _, m := range r.Middleware {

@@ -4,7 +4,7 @@
 // It costs what that Subscriber costs: one message at a time, a transaction that stays
 // open for a batch, no row above the oldest transaction that is still running, and
 // up to a batch again after a stop or an error. Package logtable reads the same table
-// without any of this, and takes the offsets over ([adapters.StartOffsets]).
+// without any of this, and takes the offsets over (`start: offsets`).
 package stock
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// Limits bound what is claimed from a queue; see [Claims], whose fields these are.
+// Limits bound what is claimed from a queue; the fields of a source's `claims`.
 type Limits struct {
 	InMemory int
 	PerGroup int

@@ -92,7 +92,7 @@ func (c *Claimer) Announce(insert string) *Insert {
 	return &Insert{in, c, sessions}
 }
 
-// Versions implements [outbox.HotVersions].
+// Versions implements outbox.HotVersions.
 func (in *Insert) Versions() (xid string, places []string) {
 	for _, row := range in.Rows() {
 		xid, places = row.XID, append(places, row.Place)

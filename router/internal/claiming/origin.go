@@ -23,7 +23,7 @@ type claimOrigin struct {
 
 var _ lane.Origin = claimOrigin{}
 
-// Origin implements [Feeder].
+// Origin implements [lane.Feeder].
 func (c *Claimer) Origin(s *lane.Session) lane.Origin { return claimOrigin{claimer: c, session: s} }
 
 // holdingOf is the claimed row of an item.
@@ -38,7 +38,7 @@ func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome, cause error)
 	return true
 }
 
-// Retry implements [Origin]: it counts the attempt and gives the row back to the table
+// Retry implements [lane.Origin]: it counts the attempt and gives the row back to the table
 // until it is due, with everything of its group that is behind it. There are no attempts
 // in between: the table would not know of them. Rows that the receiver refused in the
 // same request have failed as well, although their chains may not have returned yet;
@@ -112,7 +112,7 @@ func (c *Claimer) loseClaim(it *lane.Item) {
 	})
 }
 
-// RoomFreed implements [Feeder].
+// RoomFreed implements [lane.Feeder].
 func (c *Claimer) RoomFreed() {
 	if c.starved.Load() {
 		signal.Send(c.wake)
@@ -122,17 +122,17 @@ func (c *Claimer) RoomFreed() {
 	}
 }
 
-// Wake implements [Feeder].
+// Wake implements [lane.Feeder].
 func (c *Claimer) Wake() { signal.Send(c.wake) }
 
-// AddressBack implements [Feeder]: groups that were put back to make room may be
+// AddressBack implements [lane.Feeder]: groups that were put back to make room may be
 // claimed again.
 func (c *Claimer) AddressBack() {
 	c.ledger.readmit()
 	signal.Send(c.wake)
 }
 
-// GiveUp implements [Feeder]. Claims that began while the lane was ours may bring rows
+// GiveUp implements [lane.Feeder]. Claims that began while the lane was ours may bring rows
 // of it, which go back: when it returns, none of the lane's rows is marked as being processed
 // by this instance, unless its claim is lost.
 func (c *Claimer) GiveUp(ctx context.Context, lanes []adapters.LaneRef) error {

@@ -89,7 +89,7 @@ type Route struct {
 }
 
 // NewRoute makes the lanes of a route. They do nothing before they have a feeder and a
-// lease, see [route.connect].
+// lease, see [Route.Connect].
 func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),

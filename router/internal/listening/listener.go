@@ -157,16 +157,16 @@ func refuse(listening context.Context, msgs <-chan *message.Message) {
 
 var _ lane.Feeder = (*Listener)(nil)
 
-// RoomFreed implements [Feeder].
+// RoomFreed implements [lane.Feeder].
 func (l *Listener) RoomFreed() { signal.Send(l.wake) }
 
-// Wake implements [Feeder].
+// Wake implements [lane.Feeder].
 func (l *Listener) Wake() { signal.Send(l.wake) }
 
-// AddressBack implements [Feeder]: what waits for an address is in the lanes.
+// AddressBack implements [lane.Feeder]: what waits for an address is in the lanes.
 func (l *Listener) AddressBack() {}
 
-// GiveUp implements [Feeder]: it ends the subscription, when the acks are out, so that another
+// GiveUp implements [lane.Feeder]: it ends the subscription, when the acks are out, so that another
 // instance gets the messages.
 func (l *Listener) GiveUp(context.Context, []adapters.LaneRef) error {
 	l.mu.Lock()
@@ -178,7 +178,7 @@ func (l *Listener) GiveUp(context.Context, []adapters.LaneRef) error {
 	return nil
 }
 
-// Origin implements [Feeder].
+// Origin implements [lane.Feeder].
 func (l *Listener) Origin(*lane.Session) lane.Origin {
 	return &messageOrigin{listener: l, unacked: map[*message.Message]struct{}{}}
 }

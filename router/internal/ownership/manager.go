@@ -79,7 +79,7 @@ func New(cfg Config) *Manager {
 	return k
 }
 
-// MaySend implements [Lease]. It takes the leader's lock as well, where there is one.
+// MaySend implements [lane.Lease]. It takes the leader's lock as well, where there is one.
 func (r *Route) MaySend() bool {
 	return r.manager.permit() && (r.leader == nil || r.leader.held.Load())
 }
@@ -89,7 +89,7 @@ func (m *Manager) permit() bool {
 	return int64(time.Since(m.epoch))+int64(m.lease/4) < m.until.Load()
 }
 
-// StillOwned implements [Lease]. It is a renewal for its answer only: what may be
+// StillOwned implements [lane.Lease]. It is a renewal for its answer only: what may be
 // sent until when is for the heartbeat to say, which first ends the sessions of lanes
 // that are lost. Like there, the query is not cancelled on the way.
 func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
@@ -220,7 +220,7 @@ func (m *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool
 	return true
 }
 
-// Lost implements [Lease].
+// Lost implements [lane.Lease].
 func (r *Route) Lost(s *lane.Session) { r.manager.lose(s) }
 
 // lose ends a session of which another instance took a cursor row, or a cursor row

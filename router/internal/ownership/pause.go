@@ -80,7 +80,7 @@ func (m *Manager) noticePause(rt *Route) {
 	}
 }
 
-// RememberGone implements [Lease].
+// RememberGone implements [lane.Lease].
 func (r *Route) RememberGone(address string, cause error) {
 	k := r.manager
 	k.background(func() { // during a drain it is not: it is learnt again after the next start

@@ -22,7 +22,7 @@ const (
 	DrainingPause = 50 * time.Millisecond
 )
 
-// Config says how often a source is read, as [Poll] does.
+// Config says how often a source is read, as the key poll of a source does.
 type Config struct {
 	Batch  int
 	Min    time.Duration

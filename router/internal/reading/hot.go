@@ -71,7 +71,7 @@ func (in *Insert) Inserted(columns []*string) {
 	in.rows = append(in.rows, e)
 }
 
-// Versions implements [outbox.HotVersions].
+// Versions implements outbox.HotVersions.
 func (in *Insert) Versions() (xid string, places []string) {
 	for _, e := range in.rows {
 		xid, places = e.row.XID, append(places, e.row.Place)

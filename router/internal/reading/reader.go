@@ -72,23 +72,23 @@ func (r *Reader) Add(rt *lane.Route, pace polling.Config) {
 
 var _ lane.Feeder = (*Reader)(nil)
 
-// Origin implements [Feeder].
+// Origin implements [lane.Feeder].
 func (r *Reader) Origin(*lane.Session) lane.Origin { return lane.ByCursor{} }
 
-// RoomFreed implements [Feeder].
+// RoomFreed implements [lane.Feeder].
 func (r *Reader) RoomFreed() {
 	if r.starved.Load() {
 		signal.Send(r.wake)
 	}
 }
 
-// Wake implements [Feeder].
+// Wake implements [lane.Feeder].
 func (r *Reader) Wake() { signal.Send(r.wake) }
 
-// AddressBack implements [Feeder]: what waits for an address is in the lanes.
+// AddressBack implements [lane.Feeder]: what waits for an address is in the lanes.
 func (r *Reader) AddressBack() {}
 
-// GiveUp implements [Feeder]: what was read and not settled is read again by others.
+// GiveUp implements [lane.Feeder]: what was read and not settled is read again by others.
 func (r *Reader) GiveUp(context.Context, []adapters.LaneRef) error { return nil }
 
 // A read that found little is followed by a linger, in which more gathers.
