@@ -1,5 +1,7 @@
 package config
 
+import "github.com/outriderhq/outrider/config/internal/form"
+
 // defaultFailures is the default of [Breaker.Failures].
 const defaultFailures = 5
 
@@ -16,15 +18,15 @@ type Breaker struct {
 // Kind is "breaker".
 func (*Breaker) Kind() string { return "breaker" }
 
-func (b *Breaker) check(c *checker, at place) {
-	if b.Ratio == 0 && at.sound("ratio") {
+func (b *Breaker) check(c *form.Checker, at form.Location) {
+	if b.Ratio == 0 && at.Sound("ratio") {
 		for _, key := range []string{"requests", "interval"} {
-			if at.has(key) {
-				c.add(at.child(key), "applies to ratio, which is not set").hint("add ratio, for example ratio: 0.5, or remove %s", key)
+			if at.Has(key) {
+				c.Add(at.Child(key), "applies to ratio, which is not set").Fix("add ratio, for example ratio: 0.5, or remove %s", key)
 			}
 		}
 	}
-	if !at.has("failures") && b.Ratio == 0 {
+	if !at.Has("failures") && b.Ratio == 0 {
 		b.Failures = defaultFailures
 	}
 }

@@ -2,17 +2,14 @@ package config
 
 import (
 	_ "embed"
-	"fmt"
 	"maps"
-	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-)
 
-// maxFile is the largest configuration file that is read, in bytes.
-const maxFile = 1 << 20
+	"github.com/outriderhq/outrider/config/internal/form"
+)
 
 // Example is a complete configuration that needs only DATABASE_URL and
 // API_TOKEN in the environment.
@@ -87,25 +84,25 @@ const DefaultAdminListen = "127.0.0.1:8080"
 // Enabled reports whether the server is wanted.
 func (a Admin) Enabled() bool { return a.Listen != "" && a.Listen != "off" }
 
-func (a *Admin) check(c *checker, at place) {
-	if at.has("listen") && a.Listen == "" {
+func (a *Admin) check(c *form.Checker, at form.Location) {
+	if at.Has("listen") && a.Listen == "" {
 		a.Listen = "off" // it was said, so no default is meant
 	}
 	if !a.Enabled() {
 		return
 	}
-	tokens := at.has("tokens_file") || at.has("operate_tokens_file") || at.has("admin_tokens_file")
+	tokens := at.Has("tokens_file") || at.Has("operate_tokens_file") || at.Has("admin_tokens_file")
 	a.checkTokens(c, at, tokens || a.IdentityHeader != "")
 	a.checkIdentity(c, at)
 	if err := hostPort(a.Listen, true); err != nil {
-		c.add(at.child("listen"), "%v", err).hint("for example 127.0.0.1:8080, or off for no server")
+		c.Add(at.Child("listen"), "%v", err).Fix("for example 127.0.0.1:8080, or off for no server")
 	} else if !loopback(hostOf(a.Listen)) && !tokens && a.IdentityHeader == "" {
-		c.add(at.child("listen"), "other machines can reach this address, and no token is set").
-			hint("set tokens_file: /etc/outrider/tokens, or listen on 127.0.0.1")
+		c.Add(at.Child("listen"), "other machines can reach this address, and no token is set").
+			Fix("set tokens_file: /etc/outrider/tokens, or listen on 127.0.0.1")
 	}
 	for i, name := range a.Hosts {
 		if !adminHost.MatchString(name) {
-			c.add(at.child("hosts").item(i), "is not the name of a host").hint("for example outrider.internal, without a port")
+			c.Add(at.Child("hosts").Item(i), "is not the name of a host").Fix("for example outrider.internal, without a port")
 		}
 	}
 }
@@ -113,9 +110,9 @@ func (a *Admin) check(c *checker, at place) {
 // leastToken is the length of tokens that can change something.
 const leastToken = 32
 
-func (a *Admin) checkTokens(c *checker, at place, tokens bool) {
-	if tokens && at.has("anonymous") {
-		c.add(at.child("anonymous"), "has no effect beside tokens").hint("leave it out; each token has the role of its file, each name that of identity_roles")
+func (a *Admin) checkTokens(c *form.Checker, at form.Location, tokens bool) {
+	if tokens && at.Has("anonymous") {
+		c.Add(at.Child("anonymous"), "has no effect beside tokens").Fix("leave it out; each token has the role of its file, each name that of identity_roles")
 	}
 	for _, f := range []struct {
 		key    string
@@ -123,34 +120,34 @@ func (a *Admin) checkTokens(c *checker, at place, tokens bool) {
 	}{{"operate_tokens_file", a.OperateTokens}, {"admin_tokens_file", a.AdminTokens}} {
 		for i, t := range f.tokens {
 			if n := len(t.Reveal()); n < leastToken {
-				c.add(at.child(f.key), "token %d of the file has %d bytes; it needs %d", i+1, n, leastToken).hint("generate one with: openssl rand -hex 32")
+				c.Add(at.Child(f.key), "token %d of the file has %d bytes; it needs %d", i+1, n, leastToken).Fix("generate one with: openssl rand -hex 32")
 			}
 		}
 	}
 }
 
 // checkIdentity checks what is said of a proxy that names callers.
-func (a *Admin) checkIdentity(c *checker, at place) {
+func (a *Admin) checkIdentity(c *form.Checker, at form.Location) {
 	if a.IdentityHeader == "" {
 		for _, key := range []string{"identity_proxies", "identity_roles"} {
-			if at.has(key) {
-				c.add(at.child(key), "has no effect without identity_header").hint("set identity_header: X-Forwarded-User, or leave it out")
+			if at.Has(key) {
+				c.Add(at.Child(key), "has no effect without identity_header").Fix("set identity_header: X-Forwarded-User, or leave it out")
 			}
 		}
 		return
 	}
 	if !headerName.MatchString(a.IdentityHeader) {
-		c.add(at.child("identity_header"), "is not the name of a header").hint("for example X-Forwarded-User")
+		c.Add(at.Child("identity_header"), "is not the name of a header").Fix("for example X-Forwarded-User")
 	}
 	for _, key := range []string{"identity_proxies", "identity_roles"} {
-		if !at.has(key) {
-			c.add(at.child("identity_header"), "needs %s beside it", key).hint("identity_proxies: [10.1.2.3/32] and identity_roles: {\"*\": read}")
+		if !at.Has(key) {
+			c.Add(at.Child("identity_header"), "needs %s beside it", key).Fix("identity_proxies: [10.1.2.3/32] and identity_roles: {\"*\": read}")
 		}
 	}
-	c.networks(at.child("identity_proxies"), a.IdentityProxies)
+	networks(c, at.Child("identity_proxies"), a.IdentityProxies)
 	for _, name := range slices.Sorted(maps.Keys(a.IdentityRoles)) {
 		if !slices.Contains([]string{"read", "operate", "admin"}, a.IdentityRoles[name]) {
-			c.add(at.child("identity_roles").child(name), "is not a role").hint("one of read, operate, admin")
+			c.Add(at.Child("identity_roles").Child(name), "is not a role").Fix("one of read, operate, admin")
 		}
 	}
 }
@@ -165,75 +162,71 @@ type Log struct {
 // does; nil knows none. When anything is wrong with the content the error is an
 // [*Errors] that holds all of it.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
-	c, err := readFile(path, env)
-	if err != nil {
-		return nil, err
-	}
-	return c.config(nil)
+	return open(path, env, nil)
 }
 
-// LoadState is [Load] for those who look after the state and run nothing: errors
+// LoadState is [Load] for commands that use the state and run nothing: errors
 // in the sections destinations and admin, such as a secret that only the relay's
-// own environment has, are left out, and [Config.Partial] says that there were some.
+// own environment has, are left out, and [Config.Partial] reports that there were some.
 func LoadState(path string, env func(string) (string, bool)) (*Config, error) {
-	c, err := readFile(path, env)
-	if err != nil {
-		return nil, err
-	}
-	return c.config(func(e *Error) bool {
+	return open(path, env, func(e *Error) bool {
 		section, _, _ := strings.Cut(e.Path, ".")
 		return section == "destinations" || section == "admin"
 	})
 }
 
-func readFile(path string, env func(string) (string, bool)) (*checker, error) {
-	info, err := os.Stat(path)
+func open(path string, env func(string) (string, bool), leaveOut func(*Error) bool) (*Config, error) {
+	c, err := declaration.Open(path, env)
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("config: %s has %d bytes, the limit is %d", path, info.Size(), maxFile)
-	}
-	src, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	c := newChecker(path, string(src), env)
-	c.exposed = open(info)
-	return c, nil
-}
-
-// Parse is [Load] for text that is already in memory; name stands for the file
-// in messages.
-func Parse(name string, src []byte, env func(string) (string, bool)) (*Config, error) {
-	return newChecker(name, string(src), env).config(nil)
-}
-
-// config reads and checks the whole file. Errors that leaveOut selects do not
-// count where there are no others; nil selects none.
-func (c *checker) config(leaveOut func(*Error) bool) (*Config, error) {
-	root := c.read()
-	if root == nil {
-		return nil, c.result()
-	}
-	cfg := &Config{}
-	c.decodeRoot(cfg, root)
-	if leaveOut != nil {
-		if others := slices.DeleteFunc(slices.Clone(c.errors), leaveOut); len(others) == 0 && len(c.errors) > 0 {
-			cfg.Partial, c.errors = true, nil
-		}
-	}
-	if err := c.result(); err != nil {
 		return nil, err
 	}
-	if c.exposed && c.literal != nil {
-		c.warn(*c.literal, "is a secret, and every user of this machine can read this file").
-			hint("chmod 600 for the user that runs Outrider, or keep the secret in the environment or in a file of its own")
+	return decode(c, leaveOut)
+}
+
+// Parse is [Load] for a text; name is its file in messages.
+func Parse(name string, src []byte, env func(string) (string, bool)) (*Config, error) {
+	return decode(declaration.Text(name, string(src), env), nil)
+}
+
+// Build completes and checks a configuration built in Go, by the rules of the
+// file: fields that are zero get the file's defaults, and the error is an
+// [*Errors] whose paths name the fields as the file does. Nothing in it is a
+// variable: ${NAME} is that text. A middleware list that is nil is the default
+// stack, an empty one no middleware.
+//
+// The contents of secret files (Admin.Tokens, Webhook.SecretsFile) cannot be given
+// here, because a file has only their path.
+func Build(c Config) (*Config, error) {
+	text, err := form.Write(c, hasPresets)
+	if err != nil {
+		return nil, err
+	}
+	return Parse("configuration", []byte(text), nil)
+}
+
+// hasPresets reports whether layouts or destinations have defaults of their own for a section: then one that is set in
+// Go is written, even with the usual default.
+func hasPresets(t reflect.Type) bool {
+	return t == reflect.TypeFor[Poll]() || t == reflect.TypeFor[Retry]() || t == reflect.TypeFor[Poison]()
+}
+
+// decode fills a configuration from its text; see [form.Checker.Decode].
+func decode(c *form.Checker, leaveOut func(*Error) bool) (cfg *Config, err error) {
+	cfg = &Config{}
+	if cfg.Partial, err = c.Decode(cfg, leaveOut); err != nil {
+		return nil, err
 	}
 	cfg.Routes = expandRoutes(cfg.Routes)
-	cfg.Warnings, cfg.Notes = c.finish(c.warned), c.finish(c.noted)
+	cfg.Warnings, cfg.Notes = c.Findings()
 	return cfg, nil
 }
 
-// Std returns the duration as the standard library has it.
-func (d Duration) Std() time.Duration { return time.Duration(d) }
+// String is [Config.Redacted].
+func (cfg Config) String() string { return cfg.Redacted() }
+
+// GoString is [Config.Redacted], for %#v.
+func (cfg Config) GoString() string { return cfg.Redacted() }
+
+// Redacted writes the configuration as YAML in the form of the file: with its
+// defaults, lists in to: written out, and every secret as ***.
+func (cfg Config) Redacted() string { return form.Redact(&cfg) }

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/outriderhq/outrider/config/internal/form"
+
 // The stores of [Dedupe].
 const (
 	DedupeSQL    = "sql"
@@ -19,12 +21,12 @@ type Dedupe struct {
 // Kind is "dedupe".
 func (*Dedupe) Kind() string { return "dedupe" }
 
-func (d *Dedupe) check(c *checker, at place) {
+func (d *Dedupe) check(c *form.Checker, at form.Location) {
 	switch {
-	case d.Store == DedupeMemory && !at.has("max"):
+	case d.Store == DedupeMemory && !at.Has("max"):
 		d.Max = defaultRemembered
-	case d.Store == DedupeSQL && at.has("max") && at.sound("store"):
-		c.add(at.child("max"), "bounds the ids in memory, but they are kept in the state store").
-			hint("remove max, or use store: memory")
+	case d.Store == DedupeSQL && at.Has("max") && at.Sound("store"):
+		c.Add(at.Child("max"), "bounds the ids in memory, but they are kept in the state store").
+			Fix("remove max, or use store: memory")
 	}
 }

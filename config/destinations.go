@@ -1,5 +1,7 @@
 package config
 
+import "github.com/outriderhq/outrider/config/internal/form"
+
 // Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook], [*River], [*SQL],
 // [*LogTo], [*StatisticsTo], [*Discard], [*Listeners] and [*Publisher].
 type Destination interface {
@@ -8,17 +10,17 @@ type Destination interface {
 }
 
 // destinations are the kinds of destinations, in the order of the reference page.
-var destinations = newRegistry[Destination]("destination",
-	kind{"kafka", "A Kafka topic. The key of a record is the message's group.", &Kafka{}},
-	kind{"http", "An HTTP endpoint that accepts batches.", &HTTP{}},
-	kind{"webhook", "Signed requests to HTTP endpoints, one per message (Standard Webhooks).", &Webhook{}},
-	kind{"river", "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages.", &River{}},
-	kind{"sql", "Rows of another outbox table in PostgreSQL, inserted in the transaction that settles their messages.", &SQL{}},
-	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
-	kind{"statistics", "Accepts and drops every message, and periodically logs the number of messages by event type.", &StatisticsTo{}},
-	kind{"discard", "Accepts and drops every message; for measuring.", &Discard{}},
-	kind{"listeners", "Functions of the embedding Go program, registered by event type. The outrider binary has none.", &Listeners{}},
-	kind{"publisher", "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none.", &Publisher{}},
+var destinations = form.NewRegistry[Destination]("destination",
+	form.Kind{Zero: &Kafka{}, Doc: "A Kafka topic. The key of a record is the message's group."},
+	form.Kind{Zero: &HTTP{}, Doc: "An HTTP endpoint that accepts batches."},
+	form.Kind{Zero: &Webhook{}, Doc: "Signed requests to HTTP endpoints, one per message (Standard Webhooks)."},
+	form.Kind{Zero: &River{}, Doc: "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages."},
+	form.Kind{Zero: &SQL{}, Doc: "Rows of another outbox table in PostgreSQL, inserted in the transaction that settles their messages."},
+	form.Kind{Zero: &LogTo{}, Doc: "Writes one log line per message; for trying things out."},
+	form.Kind{Zero: &StatisticsTo{}, Doc: "Accepts and drops every message, and periodically logs the number of messages by event type."},
+	form.Kind{Zero: &Discard{}, Doc: "Accepts and drops every message; for measuring."},
+	form.Kind{Zero: &Listeners{}, Doc: "Functions of the embedding Go program, registered by event type. The outrider binary has none."},
+	form.Kind{Zero: &Publisher{}, Doc: "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none."},
 )
 
 // LogTo writes messages to Outrider's own log.
@@ -59,8 +61,8 @@ func (*Publisher) Kind() string { return "publisher" }
 
 // cloudEventsSource warns about a source that no format uses. It is the same
 // for all destinations that know the format.
-func cloudEventsSource(c *checker, at place, format string) {
-	if format != "cloudevents" && at.has("source") {
-		c.warn(at.child("source"), "has no effect with format %s", format).hint("remove it, or set format: cloudevents")
+func cloudEventsSource(c *form.Checker, at form.Location, format string) {
+	if format != "cloudevents" && at.Has("source") {
+		c.Warn(at.Child("source"), "has no effect with format %s", format).Fix("remove it, or set format: cloudevents")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/outriderhq/outrider/config/internal/form"
 	"github.com/outriderhq/outrider/internal/guard"
 )
 
@@ -44,41 +45,41 @@ type HTTPBatch struct {
 // headerName is RFC 9110's token.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-func (h *HTTP) check(c *checker, at place) {
+func (h *HTTP) check(c *form.Checker, at form.Location) {
 	h.checkPreset(c, at)
-	if u := checkURL(c, at.child("url"), h.URL); u != nil {
-		c.httpTLS(at, u, &h.TLS, !h.Token.IsZero() || len(h.Headers) > 0)
-		c.reachable(at.child("url"), u, guard.Guard{Any: h.AllowPrivate, NoMetadata: true}, h.AllowNetworks, h.DenyNetworks)
+	if u := checkURL(c, at.Child("url"), h.URL); u != nil {
+		httpTLS(c, at, u, &h.TLS, !h.Token.IsZero() || len(h.Headers) > 0)
+		reachable(c, at.Child("url"), u, guard.Guard{Any: h.AllowPrivate, NoMetadata: true}, h.AllowNetworks, h.DenyNetworks)
 	}
-	c.networks(at.child("allow_networks"), h.AllowNetworks)
-	c.networks(at.child("deny_networks"), h.DenyNetworks)
-	headers := at.child("headers")
+	networks(c, at.Child("allow_networks"), h.AllowNetworks)
+	networks(c, at.Child("deny_networks"), h.DenyNetworks)
+	headers := at.Child("headers")
 	checkHeaderNames(c, headers, h.Headers)
 	for name := range h.Headers {
 		if !h.Token.IsZero() && equalFold(name, "Authorization") {
-			c.add(headers.child(name).key(), "the header Authorization and token exclude each other").hint("remove one of them")
+			c.Add(headers.Child(name).Key(), "the header Authorization and token exclude each other").Fix("remove one of them")
 		}
 	}
 	if h.Format == "watermill" {
 		h.checkWatermill(c, at)
 	}
-	uri(c, at.child("source"), h.Source)
+	uri(c, at.Child("source"), h.Source)
 	cloudEventsSource(c, at, h.Format)
 }
 
 // checkWatermill makes a request one message.
-func (h *HTTP) checkWatermill(c *checker, at place) {
-	if at.child("batch").has("max_messages") && h.Batch.MaxMessages != 1 {
-		c.add(at.child("batch").child("max_messages"), "a request of format watermill is one message").hint("remove the key")
+func (h *HTTP) checkWatermill(c *form.Checker, at form.Location) {
+	if at.Child("batch").Has("max_messages") && h.Batch.MaxMessages != 1 {
+		c.Add(at.Child("batch").Child("max_messages"), "a request of format watermill is one message").Fix("remove the key")
 	}
 	h.Batch.MaxMessages = 1
 }
 
 // checkHeaderNames refuses what is no name for a header.
-func checkHeaderNames(c *checker, at place, headers map[string]Secret) {
+func checkHeaderNames(c *form.Checker, at form.Location, headers map[string]Secret) {
 	for name := range headers {
 		if !headerName.MatchString(name) {
-			c.add(at.child(name).key(), "is not a header name").hint("use letters, digits and hyphens")
+			c.Add(at.Child(name).Key(), "is not a header name").Fix("use letters, digits and hyphens")
 		}
 	}
 }
@@ -88,7 +89,7 @@ var baseURL = regexp.MustCompile(`^[a-zA-Z]+://[^/?]+[/?]`)
 
 // checkURL looks at the address as it comes out for a sample message, and
 // returns it if nothing is wrong with it.
-func checkURL(c *checker, at place, t Template) *url.URL {
+func checkURL(c *form.Checker, at form.Location, t Template) *url.URL {
 	text := t.sample()
 	if text == "" {
 		return nil
@@ -97,13 +98,13 @@ func checkURL(c *checker, at place, t Template) *url.URL {
 	u, err := url.Parse(text)
 	switch {
 	case !t.Static() && !baseURL.MatchString(fixed):
-		c.add(at, "scheme and host must be the same for all messages").
-			hint("use placeholders in the path: https://api.example.com/{{.Tenant}}/events")
+		c.Add(at, "scheme and host must be the same for all messages").
+			Fix("use placeholders in the path: https://api.example.com/{{.Tenant}}/events")
 	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		c.add(at, "is not a URL of http or https").hint("for example https://api.example.com/events")
+		c.Add(at, "is not a URL of http or https").Fix("for example https://api.example.com/events")
 	case u.User != nil:
-		c.add(at, "must not contain a user name or password").
-			hint("use headers for credentials: addresses appear in logs and metrics")
+		c.Add(at, "must not contain a user name or password").
+			Fix("use headers for credentials: addresses appear in logs and metrics")
 	default:
 		return u
 	}
@@ -113,17 +114,19 @@ func checkURL(c *checker, at place, t Template) *url.URL {
 // StatusCode is an HTTP status that can be given a meaning: 300 to 599.
 type StatusCode int
 
-func (s *StatusCode) parse(text string) error {
+// Parse implements form.Scalar.
+func (s *StatusCode) Parse(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 300 || n > 599 || len(text) != 3 {
-		return expected("a status code from 300 to 599: 2xx is always delivered")
+		return form.Expected("a status code from 300 to 599: 2xx is always delivered")
 	}
 	*s = StatusCode(n)
 	return nil
 }
 
-func (*StatusCode) form() form {
-	return form{name: "status code", pattern: `^[3-5][0-9][0-9]$`}
+// Spelling implements form.Scalar.
+func (*StatusCode) Spelling() form.Spelling {
+	return form.Spelling{Name: "status code", Pattern: `^[3-5][0-9][0-9]$`}
 }
 
 // String returns the three digits.
@@ -142,17 +145,60 @@ const (
 	StatusPermanent   StatusAction = "permanent"   // dead at once
 )
 
-func (s *StatusAction) parse(text string) error {
-	if known := s.form().enum; !slices.Contains(known, text) {
-		return oneOf(known)
+// Parse implements form.Scalar.
+func (s *StatusAction) Parse(text string) error {
+	if known := s.Spelling().Enum; !slices.Contains(known, text) {
+		return form.OneOf(known)
 	}
 	*s = StatusAction(text)
 	return nil
 }
 
-func (*StatusAction) form() form {
-	return form{name: "action", enum: []string{"delivered", "skip", "transient", "unavailable", "gone", "permanent"}}
+// Spelling implements form.Scalar.
+func (*StatusAction) Spelling() form.Spelling {
+	return form.Spelling{Name: "action", Enum: []string{"delivered", "skip", "transient", "unavailable", "gone", "permanent"}}
 }
 
 // String returns the word as it is written.
 func (s StatusAction) String() string { return string(s) }
+
+// Presets of a destination for FlowCatalyst's API: that of the document that names two tables, and that of its current SDKs.
+// The layouts of a source with these names are in package layout.
+const (
+	FlowCatalyst   = "flowcatalyst"
+	FlowCatalystV2 = "flowcatalyst-v2"
+)
+
+// Defaults of FlowCatalyst's outbox processor that differ from Outrider's.
+const (
+	flowCatalystRequests = 10
+	flowCatalystGroups   = 1
+)
+
+// checkPreset gives the destination the preset's bounds and refuses what
+// contradicts it.
+func (h *HTTP) checkPreset(c *form.Checker, at form.Location) {
+	if h.Preset == "" {
+		return
+	}
+	if !at.Has("max_requests") {
+		h.MaxRequests = flowCatalystRequests
+	}
+	if h.Preset == FlowCatalyst && !at.Child("batch").Has("max_groups") {
+		h.Batch.MaxGroups = flowCatalystGroups
+	}
+	if h.Format != "raw" {
+		c.Add(at.Child("format"), "the preset sends payloads as they are").Fix("remove the key, or the preset")
+	}
+	if at.Has("url") && !h.URL.isBase() {
+		c.Add(at.Child("url"), "the preset appends a path to it").
+			Fix("give the base URL, for example https://api.example.com: no query, no placeholders, no /api/events/batch")
+	}
+}
+
+// isBase reports whether a path can be appended to the URL. One that ends with a
+// path of the API was probably meant to be the base.
+func (t Template) isBase() bool {
+	text := strings.TrimRight(string(t), "/")
+	return t.Static() && !strings.ContainsAny(text, "?#") && !strings.HasSuffix(text, "/batch")
+}

@@ -3,6 +3,8 @@ package config
 import (
 	"regexp"
 	"slices"
+
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // Kafka sends to a Kafka cluster. Records are always acknowledged by all
@@ -33,27 +35,27 @@ var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 // quoting.
 var transactionalID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
-func (k *Kafka) check(c *checker, at place) {
+func (k *Kafka) check(c *form.Checker, at form.Location) {
 	for i, b := range k.Brokers {
-		item := at.child("brokers").item(i)
-		if err := hostPort(b, false); err != nil && !item.node.bad {
-			c.add(item, "%v", err).hint("for example 127.0.0.1:9092")
+		item := at.Child("brokers").Item(i)
+		if err := hostPort(b, false); err != nil && !item.Bad() {
+			c.Add(item, "%v", err).Fix("for example 127.0.0.1:9092")
 		}
 	}
 	if t := k.Topic.sample(); t != "" && (!topicName.MatchString(t) || t == "." || t == "..") {
-		c.add(at.child("topic"), "is not a topic name that Kafka allows").
-			hint("use at most 249 letters, digits, dots, underscores and hyphens")
+		c.Add(at.Child("topic"), "is not a topic name that Kafka allows").
+			Fix("use at most 249 letters, digits, dots, underscores and hyphens")
 	}
-	if at.has("topics") && at.has("topic") && k.Topic.Static() && at.sound("topic") {
-		c.add(at.child("topics").key(), "has no effect, because topic is the same for all messages").hint("remove it")
+	if at.Has("topics") && at.Has("topic") && k.Topic.Static() && at.Sound("topic") {
+		c.Add(at.Child("topics").Key(), "has no effect, because topic is the same for all messages").Fix("remove it")
 	}
 	if k.Client == "watermill" && k.Format != "watermill" && k.Format != "" {
-		c.add(at.child("format"), "client watermill writes the format watermill only").
-			hint("remove client, or set format: watermill")
+		c.Add(at.Child("format"), "client watermill writes the format watermill only").
+			Fix("remove client, or set format: watermill")
 	}
 	k.checkExclusive(c, at)
 	k.checkLogin(c, at)
-	uri(c, at.child("source"), k.Source)
+	uri(c, at.Child("source"), k.Source)
 	cloudEventsSource(c, at, k.Format)
 }
 
@@ -66,21 +68,21 @@ func (k *Kafka) away() bool {
 }
 
 // checkLogin looks at how a password travels.
-func (k *Kafka) checkLogin(c *checker, at place) {
+func (k *Kafka) checkLogin(c *form.Checker, at form.Location) {
 	if k.SASL == nil {
 		return
 	}
 	switch {
 	case k.Encrypted():
 		if !k.TLS.given() {
-			c.note(at.child("sasl").key(), "the brokers are not all on this machine, so TLS is used and their certificates are checked").
-				hint("confirm it with tls: {enabled: true}, add ca_file for an authority of your own, or turn it off with tls: {enabled: false}")
+			c.Note(at.Child("sasl").Key(), "the brokers are not all on this machine, so TLS is used and their certificates are checked").
+				Fix("confirm it with tls: {enabled: true}, add ca_file for an authority of your own, or turn it off with tls: {enabled: false}")
 		}
 	case k.SASL.Mechanism == "plain":
-		c.warn(at.child("sasl").child("mechanism"), "plain without TLS sends the password in the clear").
-			hint("set tls: {enabled: true}, or use scram-sha-512")
+		c.Warn(at.Child("sasl").Child("mechanism"), "plain without TLS sends the password in the clear").
+			Fix("set tls: {enabled: true}, or use scram-sha-512")
 	case k.away():
-		c.warn(at.child("tls").child("enabled"), "messages can be read and changed on their way to the brokers").hint("set tls: {enabled: true}")
+		c.Warn(at.Child("tls").Child("enabled"), "messages can be read and changed on their way to the brokers").Fix("set tls: {enabled: true}")
 	}
 }
 
@@ -96,17 +98,17 @@ func (k *Kafka) TopicAllowed() func(topic string) bool {
 // written out in full has it, whether the destination is exclusive or not.
 const defaultTransactionalID = "outrider"
 
-func (k *Kafka) checkExclusive(c *checker, at place) {
-	id := at.child("transactional_id")
+func (k *Kafka) checkExclusive(c *form.Checker, at form.Location) {
+	id := at.Child("transactional_id")
 	switch {
-	case !k.Exclusive && k.TransactionalID != defaultTransactionalID && at.sound("exclusive", "transactional_id"):
-		c.add(id, "has no effect unless the destination is exclusive").hint("add exclusive: true, or remove the key")
+	case !k.Exclusive && k.TransactionalID != defaultTransactionalID && at.Sound("exclusive", "transactional_id"):
+		c.Add(id, "has no effect unless the destination is exclusive").Fix("add exclusive: true, or remove the key")
 	case k.Exclusive && k.Client == "watermill":
-		c.add(at.child("exclusive"), "client watermill has no transactions").hint("remove client, or exclusive")
+		c.Add(at.Child("exclusive"), "client watermill has no transactions").Fix("remove client, or exclusive")
 	}
-	if at.sound("transactional_id") && !transactionalID.MatchString(k.TransactionalID) {
-		c.add(id, "must be 1 to 100 letters, digits, dots, underscores or hyphens").
-			hint("use a name of this installation, for example outrider-staging")
+	if at.Sound("transactional_id") && !transactionalID.MatchString(k.TransactionalID) {
+		c.Add(id, "must be 1 to 100 letters, digits, dots, underscores or hyphens").
+			Fix("use a name of this installation, for example outrider-staging")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // The layouts that are no presets: Outrider's own table, and one that the file describes.
@@ -66,39 +67,39 @@ var presetWords = func() *strings.Replacer {
 }()
 
 // settingsOf gives a source what its preset sets and the file does not.
-func (k *tableKeys) settingsOf(preset *layout.Preset, at place) {
+func (k *tableKeys) settingsOf(preset *layout.Preset, at form.Location) {
 	if preset == nil {
 		return
 	}
-	d, poll, claims := preset.Defaults, at.child("poll"), at.child("claims")
+	d, poll, claims := preset.Defaults, at.Child("poll"), at.Child("claims")
 	if every := Duration(d.Poll); every > 0 {
-		if !poll.has("min") {
+		if !poll.Has("min") {
 			k.poll.Min = every
-			if poll.has("max") {
+			if poll.Has("max") {
 				k.poll.Min = min(every, k.poll.Max)
 			}
 		}
-		if !poll.has("max") && k.poll.Min <= every {
+		if !poll.Has("max") && k.poll.Min <= every {
 			k.poll.Max = every
 		}
 	}
-	if deletes(preset) && !at.has("delivered") {
+	if deletes(preset) && !at.Has("delivered") {
 		*k.delivered = deleted
 	}
-	if d.Leader && k.leader != nil && !at.has("leader") {
+	if d.Leader && k.leader != nil && !at.Has("leader") {
 		*k.leader = true
 	}
-	if d.Batch > 0 && !poll.has("batch") {
+	if d.Batch > 0 && !poll.Has("batch") {
 		k.poll.Batch = d.Batch
 	}
-	if d.InMemory > 0 && !claims.has("in_memory") {
+	if d.InMemory > 0 && !claims.Has("in_memory") {
 		k.claims.InMemory = d.InMemory
 	}
 	for key, of := range map[string]struct {
 		target *Duration
 		def    time.Duration
 	}{"timeout": {&k.claims.Timeout, d.Timeout}, "recover": {&k.claims.Recover, d.Recover}} {
-		if of.def > 0 && !claims.has(key) {
+		if of.def > 0 && !claims.Has(key) {
 			*of.target = Duration(of.def)
 		}
 	}

@@ -98,7 +98,7 @@ func TestTagsMatchKeysThatComeMoreThanOnce(t *testing.T) {
 	tags := map[string]string{"wallet": "1", "wallet=2": "", "region": "eu"}
 	for text, want := range map[string]bool{"wallet": true, "wallet=1": true, "wallet=2": true, "wallet=3": false, "region=eu": true, "other": false} {
 		var tag Tag
-		if err := tag.parse(text); err != nil || tag.Match(tags) != want {
+		if err := tag.Parse(text); err != nil || tag.Match(tags) != want {
 			t.Errorf("%s matches: %v (%v)", text, !want, err)
 		}
 	}

@@ -1,6 +1,10 @@
 package config
 
-import "math"
+import (
+	"math"
+
+	"github.com/outriderhq/outrider/config/internal/form"
+)
 
 // Middleware is one layer around the delivery of a route's messages: one of
 // [*Dedupe], [*Poison], [*Retry], [*Timeout], [*Throttle], [*Breaker], [*Tracing]
@@ -11,15 +15,15 @@ type Middleware interface {
 }
 
 // middlewares are the kinds of middleware, in the order of the reference page.
-var middlewares = newRegistry[Middleware]("middleware",
-	kind{"poison", "Handles dead messages. Stands outside of retry.", &Poison{}},
-	kind{"retry", "When and how often a failed message is retried. Pauses of more than 1 s survive restarts.", &Retry{}},
-	kind{"timeout", "Bounds one attempt.", &Timeout{}},
-	kind{"throttle", "Bounds the rate of attempts of the route.", &Throttle{}},
-	kind{"dedupe", "Delivers each event id once per window. Stands outermost.", &Dedupe{}},
-	kind{"breaker", "Stops attempts after too many failures, and retries after a pause. Stands innermost.", &Breaker{}},
-	kind{"tracing", "Creates an OpenTelemetry span for each attempt, sent by OTLP over HTTP as configured by the environment (OTEL_EXPORTER_OTLP_ENDPOINT and related variables). Without these variables it has no effect and no cost.", &Tracing{}},
-	kind{"metrics", "Counts and times the inner middleware and the delivery, for /metrics: outrider_attempt_duration_seconds and outrider_attempts_total.", &Metrics{}},
+var middlewares = form.NewRegistry[Middleware]("middleware",
+	form.Kind{Zero: &Poison{}, Doc: "Handles dead messages. Stands outside of retry."},
+	form.Kind{Zero: &Retry{}, Doc: "When and how often a failed message is retried. Pauses of more than 1 s survive restarts."},
+	form.Kind{Zero: &Timeout{}, Doc: "Bounds one attempt."},
+	form.Kind{Zero: &Throttle{}, Doc: "Bounds the rate of attempts of the route."},
+	form.Kind{Zero: &Dedupe{}, Doc: "Delivers each event id once per window. Stands outermost."},
+	form.Kind{Zero: &Breaker{}, Doc: "Stops attempts after too many failures, and retries after a pause. Stands innermost."},
+	form.Kind{Zero: &Tracing{}, Doc: "Creates an OpenTelemetry span for each attempt, sent by OTLP over HTTP as configured by the environment (OTEL_EXPORTER_OTLP_ENDPOINT and related variables). Without these variables it has no effect and no cost."},
+	form.Kind{Zero: &Metrics{}, Doc: "Counts and times the inner middleware and the delivery, for /metrics: outrider_attempt_duration_seconds and outrider_attempts_total."},
 )
 
 // DefaultMiddleware is the stack of a route that lists none: poison, retry and
@@ -27,7 +31,7 @@ var middlewares = newRegistry[Middleware]("middleware",
 // Retry or Poison has the values of the source's layout, as a name alone has in a file.
 func DefaultMiddleware() []Middleware {
 	return []Middleware{
-		middlewares.make("poison"), middlewares.make("retry"), middlewares.make("timeout"),
+		form.WithDefaults(&Poison{}), form.WithDefaults(&Retry{}), form.WithDefaults(&Timeout{}),
 	}
 }
 
@@ -72,10 +76,10 @@ type Retry struct {
 // Kind is "retry".
 func (*Retry) Kind() string { return "retry" }
 
-func (r *Retry) check(c *checker, at place) {
-	if at.sound("base", "max") && r.Max < r.Base {
-		c.add(at.child("max"), "must not be less than base (%s), is %s",
-			at.child("base").said(r.Base), at.child("max").said(r.Max))
+func (r *Retry) check(c *form.Checker, at form.Location) {
+	if at.Sound("base", "max") && r.Max < r.Base {
+		c.Add(at.Child("max"), "must not be less than base (%s), is %s",
+			at.Child("base").Shown(r.Base), at.Child("max").Shown(r.Max))
 	}
 }
 
@@ -96,8 +100,21 @@ type Throttle struct {
 // Kind is "throttle".
 func (*Throttle) Kind() string { return "throttle" }
 
-func (t *Throttle) check(_ *checker, at place) {
-	if !at.has("burst") {
+func (t *Throttle) check(_ *form.Checker, at form.Location) {
+	if !at.Has("burst") {
 		t.Burst = max(1, int(math.Ceil(t.Rate.PerSecond())))
 	}
 }
+
+// Tracing makes a span of each attempt. It has no options: where spans go is
+// said by OpenTelemetry's own environment variables.
+type Tracing struct{}
+
+// Kind is "tracing".
+func (*Tracing) Kind() string { return "tracing" }
+
+// Metrics measures attempts. It has no options.
+type Metrics struct{}
+
+// Kind is "metrics".
+func (*Metrics) Kind() string { return "metrics" }

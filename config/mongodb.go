@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // MongoDB is collections in a MongoDB database whose documents carry a status.
@@ -48,11 +49,11 @@ func (m *MongoDB) apart() (Poll, Source) {
 	return m.Poll, &rest
 }
 
-func (m *MongoDB) check(c *checker, at place) {
-	if at.sound("url") && !m.URL.IsZero() {
+func (m *MongoDB) check(c *form.Checker, at form.Location) {
+	if at.Sound("url") && !m.URL.IsZero() {
 		m.checkURL(c, at)
 	}
-	if at.sound("layout") {
+	if at.Sound("layout") {
 		m.keys().checkQueue(c, at)
 	}
 }
@@ -111,28 +112,28 @@ func (m *MongoDB) Encrypted() bool {
 }
 
 // checkURL looks at the URL and what belongs to it.
-func (m *MongoDB) checkURL(c *checker, at place) {
-	where, text := at.child("url"), m.URL.Reveal()
-	if unexpanded.MatchString(text) {
-		c.add(where, "is a variable without braces, which is not replaced").hint("write ${NAME}")
+func (m *MongoDB) checkURL(c *form.Checker, at form.Location) {
+	where, text := at.Child("url"), m.URL.Reveal()
+	if form.Unexpanded(text) {
+		c.Add(where, "is a variable without braces, which is not replaced").Fix("write ${NAME}")
 		return
 	}
 	u := parseMongoURL(text)
 	if u.scheme != "mongodb" && u.scheme != "mongodb+srv" || u.hosts[0] == "" {
-		c.add(where, "is not a mongodb:// URL").hint("for example mongodb://user@host:27017/database; special characters of a password are %%-encoded")
+		c.Add(where, "is not a mongodb:// URL").Fix("for example mongodb://user@host:27017/database; special characters of a password are %%-encoded")
 		return
 	}
 	if m.In() == "" {
-		c.add(where, "names no database").hint("add database: NAME beside it, or write mongodb://host:27017/NAME")
+		c.Add(where, "names no database").Fix("add database: NAME beside it, or write mongodb://host:27017/NAME")
 	}
 	switch {
 	case m.TLS.given() && (u.query.Has("tls") || u.query.Has("ssl")):
-		c.add(at.child("tls").key(), "the parameter tls of the url and this section exclude each other").hint("keep one of them")
+		c.Add(at.Child("tls").Key(), "the parameter tls of the url and this section exclude each other").Fix("keep one of them")
 	case !u.away():
 	case m.TLS.Off(), u.query.Get("tls") == "false", u.query.Get("ssl") == "false":
-		c.warn(where, "the connection is not encrypted: messages can be read and changed on their way").hint("remove the parameter: TLS with a check of the server's certificate is the default")
+		c.Warn(where, "the connection is not encrypted: messages can be read and changed on their way").Fix("remove the parameter: TLS with a check of the server's certificate is the default")
 	case !u.secured() && !m.TLS.given():
-		c.note(where, "has no %s: TLS is used and the server's certificate checked", "tls").
-			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
+		c.Note(where, "has no %s: TLS is used and the server's certificate checked", "tls").
+			Fix("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
 	}
 }

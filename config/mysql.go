@@ -1,9 +1,15 @@
 package config
 
 import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // MySQL is a queue table in a database of MariaDB or MySQL. There are no append-only ones: see package adapters/mysql.
@@ -45,28 +51,28 @@ func (m *MySQL) keys() *tableKeys {
 	return &tableKeys{m.URL.Reveal(), m.Layout, &m.Table, &m.Tables, m.Queue, &m.Poll, &m.Claims, &m.Delivered, &m.Leader, false}
 }
 
-func (m *MySQL) check(c *checker, at place) {
-	c.mysqlURL(at.child("url"), m.URL)
-	c.mysqlTLS(at, m.URL, &m.TLS)
-	if !at.sound("layout") {
+func (m *MySQL) check(c *form.Checker, at form.Location) {
+	mysqlURL(c, at.Child("url"), m.URL)
+	mysqlTLS(c, at, m.URL, &m.TLS)
+	if !at.Sound("layout") {
 		return
 	}
 	if m.Layout == custom {
-		if !at.has("table") {
-			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
+		if !at.Has("table") {
+			c.Add(at.Child("table"), "a custom layout needs the name of its table").Fix("add table: NAME")
 		}
-		if !at.has("queue") {
-			c.add(at.child("queue"), "a table in MySQL is described by a queue: its rows carry a status").
-				hint("add queue: {key: ..., type: ..., payload: ..., status: ..., created: ..., claimed: ...}; docs/mysql.md says why there is no append-only table")
+		if !at.Has("queue") {
+			c.Add(at.Child("queue"), "a table in MySQL is described by a queue: its rows carry a status").
+				Fix("add queue: {key: ..., type: ..., payload: ..., status: ..., created: ..., claimed: ...}; docs/mysql.md says why there is no append-only table")
 			return
 		}
 	}
 	m.keys().checkQueue(c, at)
-	if at.has("leader_lock") && at.sound("leader") && !m.Leader {
-		c.add(at.child("leader_lock").key(), "has an effect for a leader only").hint("set leader: true, or remove the key")
+	if at.Has("leader_lock") && at.Sound("leader") && !m.Leader {
+		c.Add(at.Child("leader_lock").Key(), "has an effect for a leader only").Fix("set leader: true, or remove the key")
 	}
-	if n := utf8.RuneCountInString(m.LeaderLock); n > 64 || n == 0 && at.has("leader_lock") {
-		c.add(at.child("leader_lock"), "is a name of %d characters", n).hint("GET_LOCK takes 1 to 64")
+	if n := utf8.RuneCountInString(m.LeaderLock); n > 64 || n == 0 && at.Has("leader_lock") {
+		c.Add(at.Child("leader_lock"), "is a name of %d characters", n).Fix("GET_LOCK takes 1 to 64")
 	}
 	if p := m.Preset(); p == nil || !severalTables(p) {
 		m.Tables = Queues{} // so that the configuration can be printed and read back
@@ -75,4 +81,66 @@ func (m *MySQL) check(c *checker, at place) {
 
 func inMySQL(p *layout.Preset) bool {
 	return p.Queue != nil && p.Queue.Definitions[layout.MySQL].Columns != nil
+}
+
+// isMySQL reports whether a URL leads to MariaDB or MySQL.
+func isMySQL(u SecretURL) bool { return slices.Contains([]string{"mysql", "mariadb"}, u.Scheme()) }
+
+// mysqlURL checks a mysql:// URL.
+func mysqlURL(c *form.Checker, at form.Location, u SecretURL) {
+	if u.IsZero() {
+		return // reported as missing
+	}
+	if form.Unexpanded(u.Reveal()) {
+		c.Add(at, "is a variable without braces, which is not replaced").Fix("write ${NAME}")
+		return
+	}
+	if strings.Contains(u.Reveal(), "#") {
+		c.Add(at, "has a #, which ends a URL").Fix("write %%23 instead of # in a password")
+		return
+	}
+	parsed, err := url.Parse(u.Reveal())
+	if err != nil || !isMySQL(u) || strings.Contains(parsed.Host, "@") || strings.Contains(parsed.Path, "@") {
+		c.Add(at, "is not a mysql:// URL").Fix("for example mysql://user@host:3306/database; special characters of a password are %%-encoded")
+		return
+	}
+	if n, err := strconv.Atoi(cmp.Or(parsed.Port(), "3306")); err != nil || n < 1 || n > 65535 {
+		c.Add(at, "has an invalid port"). // which is not shown: it may be a part of a password
+							Fix("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+		return
+	}
+	if strings.Trim(parsed.Path, "/") == "" {
+		c.Add(at, "names no database").Fix("for example mysql://user@host:3306/database")
+	}
+	for name := range parsed.Query() {
+		if !slices.Contains([]string{"tls", "connect_timeout", "socket"}, name) {
+			c.Add(at, "has the unknown parameter %s", form.Shorten(name)).Fix("known parameters: tls, connect_timeout, socket")
+		}
+	}
+}
+
+// mysqlTLS looks at how the connections of a mysql:// URL are secured: at
+// is the mapping that holds url and tls.
+func mysqlTLS(c *form.Checker, at form.Location, u SecretURL, t *TLS) {
+	parsed, err := url.Parse(u.Reveal())
+	if err != nil || u.IsZero() {
+		return // reported
+	}
+	where, mode := at.Child("url"), parsed.Query().Get("tls")
+	switch {
+	case t.given() && mode != "":
+		c.Add(at.Child("tls").Key(), "the parameter tls of the url and this section exclude each other").Fix("keep one of them")
+	case !slices.Contains([]string{"", "true", "false", "skip-verify"}, mode):
+		c.Add(where, "has a value of tls that does not exist").Fix("use true, or one of skip-verify, false")
+	case parsed.Query().Get("socket") != "" || loopback(parsed.Hostname()):
+	case t.Off():
+		c.Warn(at.Child("tls").Child("enabled"), "%s", modes["disable"]).Fix("remove it: TLS with a check of the server's certificate is the default")
+	case mode == "false":
+		c.Warn(where, "tls=false %s", modes["disable"]).Fix("remove it: TLS with a check of the server's certificate is the default")
+	case mode == "skip-verify":
+		c.Warn(where, "tls=skip-verify %s", modes["require"]).Fix("remove it, and name an authority of your own with tls: {ca_file: ...} beside the url")
+	case mode == "" && !t.given():
+		c.Note(where, "does not mention TLS: it is used, and the server's certificate checked").
+			Fix("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
+	}
 }

@@ -3,12 +3,13 @@ package config
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // Glob is a pattern for a whole text: * stands for any run of characters, also
@@ -22,20 +23,22 @@ var globText = regexp.MustCompile(`^[^?\[\]{}\\\s]+$`)
 
 // ParseGlob reads a pattern as the file writes it.
 func ParseGlob(text string) (g Glob, err error) {
-	err = g.parse(text)
+	err = g.Parse(text)
 	return g, err
 }
 
-func (g *Glob) parse(text string) error {
+// Parse implements form.Scalar.
+func (g *Glob) Parse(text string) error {
 	if !globText.MatchString(text) {
-		return expected("a pattern such as order.* in which only * is special (no spaces, ? [ ] { } or \\)")
+		return form.Expected("a pattern such as order.* in which only * is special (no spaces, ? [ ] { } or \\)")
 	}
 	*g = Glob(text)
 	return nil
 }
 
-func (*Glob) form() form {
-	return form{name: "pattern", pattern: globText.String(), example: "order.*"}
+// Spelling implements form.Scalar.
+func (*Glob) Spelling() form.Spelling {
+	return form.Spelling{Name: "pattern", Pattern: globText.String(), Example: "order.*"}
 }
 
 // Match reports whether the pattern covers the whole text.
@@ -71,16 +74,18 @@ type Tag struct {
 
 var tagText = regexp.MustCompile(`^[^=\s]+(=.*)?$`)
 
-func (t *Tag) parse(text string) error {
+// Parse implements form.Scalar.
+func (t *Tag) Parse(text string) error {
 	if !tagText.MatchString(text) {
-		return expected("a tag as KEY or KEY=VALUE")
+		return form.Expected("a tag as KEY or KEY=VALUE")
 	}
 	t.Key, t.Value, t.HasValue = strings.Cut(text, "=")
 	return nil
 }
 
-func (*Tag) form() form {
-	return form{name: "tag", pattern: tagText.String(), example: "region=eu"}
+// Spelling implements form.Scalar.
+func (*Tag) Spelling() form.Spelling {
+	return form.Spelling{Name: "tag", Pattern: tagText.String(), Example: "region=eu"}
 }
 
 // Match reports whether the tags meet the condition.
@@ -107,16 +112,18 @@ type Table string
 
 var tableText = regexp.MustCompile(`^(([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"\x00-\x1f\x7f]{1,63}")\.)?([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"\x00-\x1f\x7f]{1,63}")$`)
 
-func (t *Table) parse(text string) error {
+// Parse implements form.Scalar.
+func (t *Table) Parse(text string) error {
 	if !tableText.MatchString(text) {
-		return expected("a table name such as outrider_outbox or shop.outrider_outbox (letters, digits and _; others in double quotes)")
+		return form.Expected("a table name such as outrider_outbox or shop.outrider_outbox (letters, digits and _; others in double quotes)")
 	}
 	*t = Table(text)
 	return nil
 }
 
-func (*Table) form() form {
-	return form{name: "table", pattern: tableText.String(), example: "shop.outrider_outbox"}
+// Spelling implements form.Scalar.
+func (*Table) Spelling() form.Spelling {
+	return form.Spelling{Name: "table", Pattern: tableText.String(), Example: "shop.outrider_outbox"}
 }
 
 // Schema is the part before the dot, empty without one.
@@ -144,16 +151,18 @@ type SchemaName string
 
 var schemaText = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"\x00-\x1f\x7f]{1,63}")$`)
 
-func (s *SchemaName) parse(text string) error {
+// Parse implements form.Scalar.
+func (s *SchemaName) Parse(text string) error {
 	if !schemaText.MatchString(text) {
-		return expected("the name of a schema such as outrider (letters, digits and _; others in double quotes)")
+		return form.Expected("the name of a schema such as outrider (letters, digits and _; others in double quotes)")
 	}
 	*s = SchemaName(text)
 	return nil
 }
 
-func (*SchemaName) form() form {
-	return form{name: "schema", pattern: schemaText.String(), example: "outrider"}
+// Spelling implements form.Scalar.
+func (*SchemaName) Spelling() form.Spelling {
+	return form.Spelling{Name: "schema", Pattern: schemaText.String(), Example: "outrider"}
 }
 
 // Exact is the name as the database has it: folded to lower case unless it is in
@@ -169,7 +178,7 @@ func (s SchemaName) Exact() string {
 func hostPort(text string, listen bool) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || host == "" && !listen || strings.ContainsAny(host, "/@ ") {
-		return expected("an address as host:port")
+		return form.Expected("an address as host:port")
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 0 || n > 65535 || n == 0 && !listen {
@@ -179,55 +188,39 @@ func hostPort(text string, listen bool) error {
 }
 
 // uri checks a CloudEvents source.
-func uri(c *checker, at place, text string) {
+func uri(c *form.Checker, at form.Location, text string) {
 	if _, err := url.Parse(text); err != nil || text == "" {
-		c.add(at, "is not a URI reference").hint("for example /shop/outbox or https://example.com/shop")
+		c.Add(at, "is not a URI reference").Fix("for example /shop/outbox or https://example.com/shop")
 	}
 }
 
 // postgresURL checks what can be known without dialling.
-func (c *checker) postgresURL(at place, u SecretURL, otherwise string) {
+func postgresURL(c *form.Checker, at form.Location, u SecretURL, otherwise string) {
 	if u.IsZero() {
 		return // reported as missing
 	}
-	if unexpanded.MatchString(u.Reveal()) {
-		c.add(at, "is a variable without braces, which is not replaced").hint("write ${NAME}")
+	if form.Unexpanded(u.Reveal()) {
+		c.Add(at, "is a variable without braces, which is not replaced").Fix("write ${NAME}")
 		return
 	}
 	if strings.Contains(u.Reveal(), "#") {
-		c.add(at, "has a #, which ends a URL").hint("write %%23 instead of # in a password")
+		c.Add(at, "has a #, which ends a URL").Fix("write %%23 instead of # in a password")
 		return
 	}
 	parsed, err := url.Parse(u.Reveal())
 	if err != nil || parsed.Scheme != "postgres" && parsed.Scheme != "postgresql" {
-		c.add(at, "is not a postgres:// URL%s", otherwise).
-			hint("for example postgres://user@host:5432/database; special characters of a password are %%-encoded")
+		c.Add(at, "is not a postgres:// URL%s", otherwise).
+			Fix("for example postgres://user@host:5432/database; special characters of a password are %%-encoded")
 		return
 	}
 	for host := range strings.SplitSeq(parsed.Host, ",") { // of several hosts each has a port
 		one := url.URL{Host: host}
 		if n, err := strconv.Atoi(cmp.Or(one.Port(), "5432")); err != nil || n < 1 || n > 65535 {
-			c.add(at, "has an invalid port"). // which is not shown: it may be a part of a password
-								hint("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+			c.Add(at, "has an invalid port"). // which is not shown: it may be a part of a password
+								Fix("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
 			return
 		}
 	}
 }
 
 func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
-
-// shorten keeps a name of any length fit for a message.
-func shorten(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:57]) + "..."
-	}
-	return s
-}
-
-// oneOf is the error of a text that is not in a list.
-func oneOf(values []string) error {
-	if len(values) == 1 {
-		return errors.New("must be " + values[0])
-	}
-	return fmt.Errorf("must be one of %s", strings.Join(values, ", "))
-}

@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // Pace says how often a route looks for messages: Min after one that found some, and after the first After that found none;
@@ -15,12 +16,12 @@ type Pace struct {
 	Max    Duration `yaml:"max" default:"60s" min:"1ms" max:"1h" doc:"Longest pause. Default: 60s, or min if that is longer."`
 }
 
-func (p *Pace) check(c *checker, at place) {
-	if !at.has("max") {
+func (p *Pace) check(c *form.Checker, at form.Location) {
+	if !at.Has("max") {
 		p.Max = max(p.Max, p.Min)
 	}
-	if at.sound("min", "max") && p.Max < p.Min {
-		c.add(at.child("max"), "must not be less than min (%s), is %s", at.child("min").said(p.Min), at.child("max").said(p.Max))
+	if at.Sound("min", "max") && p.Max < p.Min {
+		c.Add(at.Child("max"), "must not be less than min (%s), is %s", at.Child("min").Shown(p.Min), at.Child("max").Shown(p.Max))
 	}
 }
 
@@ -33,10 +34,10 @@ type Progress struct {
 // longestProgress is how many characters the columns of a [Progress] hold.
 const longestProgress = 100
 
-func (p *Progress) check(c *checker, at place) {
+func (p *Progress) check(c *form.Checker, at form.Location) {
 	for key, text := range map[string]string{"topic": p.Topic, "publisher": p.Publisher} {
 		if utf8.RuneCountInString(text) > longestProgress {
-			c.add(at.child(key), "has %d characters; the column holds %d", utf8.RuneCountInString(text), longestProgress).hint("shorten it")
+			c.Add(at.Child(key), "has %d characters; the column holds %d", utf8.RuneCountInString(text), longestProgress).Fix("shorten it")
 		}
 	}
 }
@@ -46,16 +47,16 @@ func (p *Progress) check(c *checker, at place) {
 const globalWindow = 4096
 
 // windowOfOrder gives a route that names no window that of its order.
-func windowOfOrder(at place, r *Route) {
-	if r.Order == "global" && !at.has("window") {
+func windowOfOrder(at form.Location, r *Route) {
+	if r.Order == "global" && !at.Has("window") {
 		r.Window = globalWindow
 	}
 }
 
 // globalAsPreset gives a route that names no order that of its source's preset.
-func (cfg *Config) globalAsPreset(at place, r *Route) {
+func (cfg *Config) globalAsPreset(at form.Location, r *Route) {
 	keys, ok := tableOf(cfg.Sources[r.From])
-	if !ok || at.has("order") {
+	if !ok || at.Has("order") {
 		return
 	}
 	if preset := layout.Find(keys.layout); preset != nil && preset.Defaults.Global {
@@ -67,11 +68,11 @@ func (cfg *Config) globalAsPreset(at place, r *Route) {
 const globalBatch = 1000
 
 // checkGlobalBatch says that batches are smaller than the destination's.
-func (cfg *Config) checkGlobalBatch(c *checker, at place, r *Route) {
+func (cfg *Config) checkGlobalBatch(c *form.Checker, at form.Location, r *Route) {
 	for _, to := range r.Targets {
 		if d, ok := cfg.Destinations[to].(*HTTP); ok && d != nil && r.Order == "global" && d.Batch.Whole && d.Batch.MaxMessages > globalBatch {
-			c.warn(at, "sends at most %d messages in a request, although destination %s has batch: {max_messages: %d}", globalBatch, to, d.Batch.MaxMessages).
-				hint("set max_messages to %d, or order: group", globalBatch)
+			c.Warn(at, "sends at most %d messages in a request, although destination %s has batch: {max_messages: %d}", globalBatch, to, d.Batch.MaxMessages).
+				Fix("set max_messages to %d, or order: group", globalBatch)
 		}
 	}
 }
@@ -81,38 +82,38 @@ type progressRow struct{ database, table, topic, publisher string }
 
 // checkProgress refuses a route with progress that cannot keep it: the row is written in the transaction that writes the cursor,
 // and says in one number how far the route is.
-func (cfg *Config) checkProgress(c *checker, at place, r *Route, taken map[progressRow]string) {
+func (cfg *Config) checkProgress(c *form.Checker, at form.Location, r *Route, taken map[progressRow]string) {
 	if r.Progress == nil {
 		return
 	}
-	at = at.child("progress")
+	at = at.Child("progress")
 	if cfg.Sources[r.From] == nil {
 		return // reported where it was read or named
 	}
 	src, _ := cfg.Sources[r.From].(*Postgres)
 	switch {
 	case src == nil || src.Preset() == nil || !hasProgress(src.Preset()):
-		c.add(at.key(), "has an effect with %s only", layoutsWith(hasProgress)).hint("remove the key")
+		c.Add(at.Key(), "has an effect with %s only", layoutsWith(hasProgress)).Fix("remove the key")
 		return
 	case r.Order != "global":
-		c.add(at.key(), "has one position, but a route with order: %s has one for each lane", r.Order).hint("set order: global, or remove progress")
+		c.Add(at.Key(), "has one position, but a route with order: %s has one for each lane", r.Order).Fix("set order: global, or remove progress")
 	case len(r.Targets) > 1:
-		c.add(at.key(), "the row belongs to one publisher, but the list makes a route for each destination").hint("write a route for each of them")
+		c.Add(at.Key(), "the row belongs to one publisher, but the list makes a route for each destination").Fix("write a route for each of them")
 	}
 	if !cfg.State.URL.IsZero() && (cfg.State.URL.Scheme() == "" || databaseOf(cfg.State.URL) != databaseOf(src.URL)) {
-		c.add(at.key(), "the row is written in the transaction that writes the route's cursor, and the state is in another database").
-			hint("remove state: {url: ...}, which puts the state beside the source, or remove progress")
+		c.Add(at.Key(), "the row is written in the transaction that writes the route's cursor, and the state is in another database").
+			Fix("remove state: {url: ...}, which puts the state beside the source, or remove progress")
 	}
 	row := progressRow{databaseOf(src.URL), string(src.Progress), r.Progress.Topic, r.Progress.Publisher}
 	if other, twice := taken[row]; twice {
-		c.add(at.key(), "route %s has the same row, and each row is of one route", other).hint("give the topic or the publisher another name")
+		c.Add(at.Key(), "route %s has the same row, and each row is of one route", other).Fix("give the topic or the publisher another name")
 	}
 	taken[row] = r.Name
 }
 
 // checkPace refuses a pace of a route whose source is not read for each route by itself.
-func (cfg *Config) checkPace(c *checker, at place, r *Route) {
+func (cfg *Config) checkPace(c *form.Checker, at form.Location, r *Route) {
 	if src := cfg.Sources[r.From]; r.Poll != nil && src != nil && !src.log() {
-		c.add(at.child("poll").key(), "belongs to append-only tables: of a %s all routes are polled together", kindOf(src)).hint("set poll of the source")
+		c.Add(at.Child("poll").Key(), "belongs to append-only tables: of a %s all routes are polled together", kindOf(src)).Fix("set poll of the source")
 	}
 }

@@ -1,11 +1,11 @@
 package config
 
 import (
-	"reflect"
 	"strconv"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // Queues names the tables of layouts that have several. The keys are those of [layout.Table].
@@ -65,11 +65,8 @@ type QueueStatuses struct {
 
 // Of returns the name of a layout's table: that which is given for its key, or the usual one.
 func (q Queues) Of(t layout.Table) string {
-	v := reflect.ValueOf(q)
-	for _, f := range fieldsOf(v.Type()) {
-		if f.name == t.Key {
-			return v.Field(f.index).String()
-		}
+	if name, ok := map[string]Table{"events": q.Events, "dispatch_jobs": q.DispatchJobs}[t.Key]; ok {
+		return string(name)
 	}
 	return t.Name
 }
@@ -157,52 +154,52 @@ func (k *tableKeys) queued() bool {
 }
 
 // checkQueue looks at what belongs to queue tables.
-func (k *tableKeys) checkQueue(c *checker, at place) {
+func (k *tableKeys) checkQueue(c *form.Checker, at form.Location) {
 	preset := layout.Find(k.layout)
 	if preset == nil || !severalTables(preset) {
-		c.onlyIn(at, layoutsWith(severalTables), "tables")
+		onlyIn(c, at, layoutsWith(severalTables), "tables")
 	}
 	if k.layout != custom {
-		c.onlyIn(at, "layout: custom", "queue")
+		onlyIn(c, at, "layout: custom", "queue")
 	}
 	if preset == nil || !preset.Hot {
-		c.onlyIn(at, layoutsWith(hasHotPath), "hot_path")
+		onlyIn(c, at, layoutsWith(hasHotPath), "hot_path")
 	}
 	if !k.queued() {
-		if at.has("claims") {
-			c.add(at.child("claims").key(), "nothing is claimed from an append-only table").hint("remove the key")
+		if at.Has("claims") {
+			c.Add(at.Child("claims").Key(), "nothing is claimed from an append-only table").Fix("remove the key")
 		}
-		if at.has("delivered") {
-			c.add(at.child("delivered").key(), "rows of an append-only table stay until retention removes them").hint("remove the key, or see retention")
+		if at.Has("delivered") {
+			c.Add(at.Child("delivered").Key(), "rows of an append-only table stay until retention removes them").Fix("remove the key, or see retention")
 		}
 		k.settingsOf(preset, at)
 		return
 	}
-	if !at.child("poll").has("batch") {
+	if !at.Child("poll").Has("batch") {
 		k.poll.Batch = queueBatch
 	}
 	k.settingsOf(preset, at)
 	k.checkRetention(c, at)
-	c.onlyIn(at, layoutsWith(hasTopic), "topic")
-	if at.has("metadata") {
-		c.add(at.child("metadata").key(), "has no meaning for queue tables").hint("remove the key")
+	onlyIn(c, at, layoutsWith(hasTopic), "topic")
+	if at.Has("metadata") {
+		c.Add(at.Child("metadata").Key(), "has no meaning for queue tables").Fix("remove the key")
 	}
 	if preset != nil {
-		c.onlyIn(at, "layout: custom", "columns")
+		onlyIn(c, at, "layout: custom", "columns")
 		k.checkTables(c, at, preset)
 		return
 	}
-	if at.has("columns") {
-		c.add(at.child("columns").key(), "a table is described by columns or by a queue, not by both").
-			hint("columns is for append-only tables, queue for rows with a status")
+	if at.Has("columns") {
+		c.Add(at.Child("columns").Key(), "a table is described by columns or by a queue, not by both").
+			Fix("columns is for append-only tables, queue for rows with a status")
 	}
 }
 
 // checkTables looks at the names of a preset's tables.
-func (k *tableKeys) checkTables(c *checker, at place, preset *layout.Preset) {
+func (k *tableKeys) checkTables(c *form.Checker, at form.Location, preset *layout.Preset) {
 	tables := preset.Queue.Tables
 	if !severalTables(preset) {
-		if !at.has("table") {
+		if !at.Has("table") {
 			*k.table = Table(tables[0].Name)
 		}
 		return
@@ -211,15 +208,15 @@ func (k *tableKeys) checkTables(c *checker, at place, preset *layout.Preset) {
 	for i, t := range tables {
 		keys[i] = t.Key + ": ..."
 	}
-	if at.has("table") {
-		c.add(at.child("table").key(), "%s has %s tables", preset.Title, numberWord(len(tables))).
-			hint("name them in tables: {%s}", strings.Join(keys, ", "))
+	if at.Has("table") {
+		c.Add(at.Child("table").Key(), "%s has %s tables", preset.Title, numberWord(len(tables))).
+			Fix("name them in tables: {%s}", strings.Join(keys, ", "))
 	}
 	kinds := map[string]bool{}
 	for _, t := range tables {
 		name := k.tables.Of(t)
 		if kinds[name] {
-			c.add(at.child("tables"), "both kinds of rows have the table %s", name).hint("name %s tables", numberWord(len(tables)))
+			c.Add(at.Child("tables"), "both kinds of rows have the table %s", name).Fix("name %s tables", numberWord(len(tables)))
 		}
 		kinds[name] = true
 	}
@@ -234,19 +231,19 @@ func numberWord(n int) string {
 }
 
 // check requires distinct statuses.
-func (q *Queue) check(c *checker, at place) {
+func (q *Queue) check(c *form.Checker, at form.Location) {
 	s := &q.Statuses
 	known := map[string]string{}
 	for _, status := range []struct{ key, value string }{
 		{"pending", s.Pending}, {"processing", s.Processing}, {"done", s.Done}, {"dead", s.Dead}, {"retrying", s.Retrying},
 	} {
-		where := at.child("statuses").child(status.key)
+		where := at.Child("statuses").Child(status.key)
 		switch other, taken := known[status.value]; {
 		case status.value == "" && status.key != "retrying":
-			c.add(where, "the status %s has no value", status.key).hint("give the value that the table has for it")
+			c.Add(where, "the status %s has no value", status.key).Fix("give the value that the table has for it")
 		case status.value == "" || status.key == "retrying" && other == "pending":
 		case taken:
-			c.add(where, "the statuses %s and %s are the same", other, status.key).hint("give each its own value")
+			c.Add(where, "the statuses %s and %s are the same", other, status.key).Fix("give each its own value")
 		}
 		known[status.value] = status.key
 	}

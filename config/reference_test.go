@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 //go:generate go test . -run ^TestReferencePage$ -update
@@ -19,10 +21,10 @@ func reference() string {
 		"```yaml", strings.TrimRight(Example, "\n"), "```", "",
 		introduction)
 	w.section("##", "Top level", "", reflect.TypeFor[Config]())
-	w.registry("##", "Sources", "Each entry of `sources` has a name and a `type`.", sources.registry)
-	w.registry("##", "Destinations", "Each entry of `destinations` has a name and a `type`.", destinations.registry)
+	w.registry("##", "Sources", "Each entry of `sources` has a name and a `type`.", sources)
+	w.registry("##", "Destinations", "Each entry of `destinations` has a name and a `type`.", destinations)
 	w.section("##", "Routes", routesIntroduction, reflect.TypeFor[Route]())
-	w.registry("##", "Middleware", middlewareIntroduction, middlewares.registry)
+	w.registry("##", "Middleware", middlewareIntroduction, middlewares)
 	return strings.TrimRight(w.out.String(), "\n") + "\n"
 }
 
@@ -64,10 +66,10 @@ func (p *page) text(lines ...string) {
 }
 
 // registry writes a section with one subsection for each kind.
-func (p *page) registry(level, title, doc string, r *registry) {
+func (p *page) registry(level, title, doc string, r *form.Registry) {
 	p.text(level+" "+title, "", doc, "")
-	for _, k := range r.kinds {
-		p.section(level+"#", "`"+k.name+"`", k.doc, reflect.TypeOf(k.zero).Elem())
+	for _, k := range r.Kinds {
+		p.section(level+"#", "`"+k.Zero.Kind()+"`", k.Doc, k.Type())
 	}
 }
 
@@ -90,62 +92,62 @@ func (p *page) section(level, title, doc string, t reflect.Type) {
 }
 
 func tableRows(t reflect.Type, prefix string, rows *[]string) {
-	for _, f := range fieldsOf(t) {
-		if f.isKey {
+	for _, f := range declaration.Fields(t) {
+		if f.IsKey {
 			continue
 		}
 		*rows = append(*rows, tableRow(f, prefix))
-		inner := f.typ
+		inner := f.Type
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		if _, ok := formOf(inner); !ok && inner.Kind() == reflect.Struct {
-			tableRows(inner, prefix+f.name+".", rows)
+		if _, ok := form.SpellingOf(inner); !ok && inner.Kind() == reflect.Struct {
+			tableRows(inner, prefix+f.Name+".", rows)
 		}
 	}
 }
 
-func tableRow(f field, prefix string) string {
+func tableRow(f form.Field, prefix string) string {
 	def := ""
 	switch {
-	case f.required:
+	case f.Required:
 		def = "required"
-	case f.hasDef:
-		def = "`" + f.def + "`"
+	case f.HasDefault:
+		def = "`" + f.Default + "`"
 	}
-	doc := f.doc
-	if f.enum != nil {
-		doc += " One of `" + strings.Join(f.enum, "`, `") + "`."
+	doc := f.Doc
+	if f.Enum != nil {
+		doc += " One of `" + strings.Join(f.Enum, "`, `") + "`."
 	}
 	if bounds := boundsText(f); bounds != "" {
 		doc += " " + bounds
 	}
-	return fmt.Sprintf("| `%s%s` | %s | %s | %s |", prefix, f.name, typeText(f), def, doc)
+	return fmt.Sprintf("| `%s%s` | %s | %s | %s |", prefix, f.Name, typeText(f), def, doc)
 }
 
 // boundsText writes the bounds of a number, duration or size.
-func boundsText(f field) string {
-	if f.typ.Kind() == reflect.Slice || f.typ.Kind() == reflect.Map || f.min == "" && f.max == "" {
+func boundsText(f form.Field) string {
+	if f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map || f.Min == "" && f.Max == "" {
 		return ""
 	}
-	f.hasDef = false
-	return "Allowed: " + rangeText(f) + "."
+	f.HasDefault = false
+	return "Allowed: " + form.RangeText(f) + "."
 }
 
 // typeText names the type of a key for people.
-func typeText(f field) string {
-	if f.lines {
+func typeText(f form.Field) string {
+	if f.Lines {
 		return "path"
 	}
-	t := f.typ
+	t := f.Type
 	switch {
-	case f.secret() && t.Kind() == reflect.Map:
+	case f.Secret() && t.Kind() == reflect.Map:
 		return "map of secret strings"
-	case f.secret():
+	case f.Secret():
 		return "secret " + formName(t)
-	case registries[elem(t)] != nil && t.Kind() == reflect.Slice:
+	case declaration.Registry(elem(t)) != nil && t.Kind() == reflect.Slice:
 		return "list of middleware"
-	case registries[elem(t)] != nil || keyed(t):
+	case declaration.Registry(elem(t)) != nil || t == reflect.TypeFor[[]Route]():
 		return "map"
 	}
 	switch t.Kind() {
@@ -165,8 +167,8 @@ func elem(t reflect.Type) reflect.Type {
 }
 
 func formName(t reflect.Type) string {
-	if fm, ok := formOf(t); ok {
-		return fm.name
+	if fm, ok := form.SpellingOf(t); ok {
+		return fm.Name
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/outriderhq/outrider/config/internal/form"
+
 // Retention removes rows of a PostgreSQL table that every route has settled, or delivered rows of queue tables.
 type Retention struct {
 	Mode          string   `yaml:"mode" enum:"delete|partitions" default:"delete" doc:"How rows are removed: in batches by primary key, or, in Outrider's own layout, as whole partitions, which outrider init must have created with the table."`
@@ -10,28 +12,28 @@ type Retention struct {
 	WarnAfter     Duration `yaml:"warn_after" default:"1h" min:"1s" doc:"How long a route may hold back old rows before the log warns, repeatedly. No route holds back rows of a queue."`
 }
 
-func (r *Retention) check(c *checker, at place) {
-	if at.sound("mode") && r.Mode == "delete" {
-		c.onlyIn(at, "mode: partitions", "partition_rows")
+func (r *Retention) check(c *form.Checker, at form.Location) {
+	if at.Sound("mode") && r.Mode == "delete" {
+		onlyIn(c, at, "mode: partitions", "partition_rows")
 	}
 }
 
 // checkRetention refuses the retention of tables that Outrider does not clean.
-func (p *Postgres) checkRetention(c *checker, at place) {
+func (p *Postgres) checkRetention(c *form.Checker, at form.Location) {
 	if p.Layout != "outrider" && !p.Queued() {
-		c.onlyIn(at, "layout: outrider, or a queue layout", "retention")
+		onlyIn(c, at, "layout: outrider, or a queue layout", "retention")
 	}
 }
 
 // checkRetention refuses what has no meaning for the rows of a queue.
-func (k *tableKeys) checkRetention(c *checker, at place) {
-	if !at.has("retention") {
+func (k *tableKeys) checkRetention(c *form.Checker, at form.Location) {
+	if !at.Has("retention") {
 		return
 	}
-	if in := at.child("retention"); *k.delivered == deleted {
-		c.add(in.key(), "removes nothing, because delivered rows are deleted at once").hint("remove the key, or set delivered: keep")
+	if in := at.Child("retention"); *k.delivered == deleted {
+		c.Add(in.Key(), "removes nothing, because delivered rows are deleted at once").Fix("remove the key, or set delivered: keep")
 	} else if k.whole {
-		c.add(in.child("mode"), "rows of a queue table are removed one by one").hint("remove the key, or set mode: delete")
+		c.Add(in.Child("mode"), "rows of a queue table are removed one by one").Fix("remove the key, or set mode: delete")
 	}
 }
 

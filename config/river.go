@@ -1,5 +1,7 @@
 package config
 
+import "github.com/outriderhq/outrider/config/internal/form"
+
 // River makes jobs of River of messages.
 type River struct {
 	URL         SecretURL           `yaml:"url" required:"true" doc:"postgres:// URL of the database with River's tables. If host, port and name are those of the route's state (for a queue table: of its source), each message becomes exactly one job: both are committed together, on the connection of state or source. Otherwise at least one."`
@@ -31,7 +33,7 @@ type RiverBatch struct {
 	MaxMessages int `yaml:"max_messages" default:"500" min:"1" max:"5000" doc:"Most messages."`
 }
 
-func (r *River) check(c *checker, at place) {
-	c.postgresURL(at.child("url"), r.URL, "")
-	c.postgresTLS(at, r.URL, &r.TLS)
+func (r *River) check(c *form.Checker, at form.Location) {
+	postgresURL(c, at.Child("url"), r.URL, "")
+	postgresTLS(c, at, r.URL, &r.TLS)
 }

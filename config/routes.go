@@ -1,6 +1,11 @@
 package config
 
-import "regexp"
+import (
+	"regexp"
+	"time"
+
+	"github.com/outriderhq/outrider/config/internal/form"
+)
 
 // Route is one way from a source to a destination. After loading each has
 // exactly one destination.
@@ -72,17 +77,17 @@ func (t TagMatch) matches(tags map[string]string) bool {
 // routeName keeps names fit for keys of the state store, metric labels and URLs.
 var routeName = regexp.MustCompile(`^[a-z0-9_-]{1,48}$`)
 
-func (r *Route) check(c *checker, at place) {
+func (r *Route) check(c *form.Checker, at form.Location) {
 	if !routeName.MatchString(r.Name) {
-		c.add(at.key(), "%q is not a name for a route", shorten(r.Name)).
-			hint("use at most 48 of a-z, 0-9, _ and -")
+		c.Add(at.Key(), "%q is not a name for a route", form.Shorten(r.Name)).
+			Fix("use at most 48 of a-z, 0-9, _ and -")
 	}
-	r.checkTargets(c, at.child("to"))
-	switch list := at.child("middleware"); {
-	case !list.found:
+	r.checkTargets(c, at.Child("to"))
+	switch list := at.Child("middleware"); {
+	case !list.Found():
 		r.Middleware = DefaultMiddleware()
-	case list.node.kind == mappingNode:
-		r.checkStack(c, list.child(addKey), false)
+	case list.IsMapping():
+		r.checkStack(c, list.Child(form.AddKey), false)
 		r.Middleware = withAdded(r.Middleware)
 	default:
 		r.checkStack(c, list, true)
@@ -90,22 +95,22 @@ func (r *Route) check(c *checker, at place) {
 }
 
 // checkTargets looks for repetitions and for names that the list would make too long.
-func (r *Route) checkTargets(c *checker, at place) {
+func (r *Route) checkTargets(c *form.Checker, at form.Location) {
 	seen := map[string]bool{}
 	for i, to := range r.Targets {
 		if seen[to] && to != "" {
-			c.add(at.item(i), "%s is listed twice", at.item(i).node.quote()).hint("remove one of them")
+			c.Add(at.Item(i), "%s is listed twice", at.Item(i).Quote()).Fix("remove one of them")
 		}
 		seen[to] = true
 		if name := r.Name + "-" + to; len(r.Targets) > 1 && len(name) > 48 {
-			c.add(at.item(i), "the list makes a route named ROUTE-DESTINATION, here with %d characters; 48 are allowed", len(name)).
-				hint("shorten the route's or the destination's name")
+			c.Add(at.Item(i), "the list makes a route named ROUTE-DESTINATION, here with %d characters; 48 are allowed", len(name)).
+				Fix("shorten the route's or the destination's name")
 		}
 	}
 }
 
 // checkStack refuses stacks that cannot do what they say; ordered is false if the order of the list does not count.
-func (r *Route) checkStack(c *checker, at place, ordered bool) {
+func (r *Route) checkStack(c *form.Checker, at form.Location, ordered bool) {
 	first := map[string]int{}
 	for i, m := range r.Middleware {
 		if m == nil {
@@ -113,21 +118,21 @@ func (r *Route) checkStack(c *checker, at place, ordered bool) {
 		}
 		kind := m.Kind()
 		if before, twice := first[kind]; twice {
-			c.add(at.item(i), "%s is already in the list, as item %d", kind, before+1).hint("remove one of them")
+			c.Add(at.Item(i), "%s is already in the list, as item %d", kind, before+1).Fix("remove one of them")
 			continue
 		}
 		first[kind] = i
 		if _, retried := first["retry"]; retried && ordered && kind == "poison" {
-			c.add(at.item(i), "poison inside of retry would never see the last attempt").
-				hint("list poison before retry: the outermost comes first")
+			c.Add(at.Item(i), "poison inside of retry would never see the last attempt").
+				Fix("list poison before retry: the outermost comes first")
 		}
 		if _, broken := first["breaker"]; broken && ordered && kind == "retry" {
-			c.add(at.item(i), "retry inside of the breaker decides before the breaker can give attempts back").
-				hint("list retry before breaker: the outermost comes first")
+			c.Add(at.Item(i), "retry inside of the breaker decides before the breaker can give attempts back").
+				Fix("list retry before breaker: the outermost comes first")
 		}
 		if p, ok := m.(*Poison); ok && p.Then == "hold" && r.Order == "none" {
-			c.add(at.item(i), "then: hold holds a group back, but with order: none there are no groups").
-				hint("use then: continue, or order: group")
+			c.Add(at.Item(i), "then: hold holds a group back, but with order: none there are no groups").
+				Fix("use then: continue, or order: group")
 		}
 	}
 }
@@ -146,4 +151,40 @@ func expandRoutes(routes []Route) []Route {
 		}
 	}
 	return out
+}
+
+// Start is where a new route begins.
+type Start struct {
+	Kind string    // "beginning", "end", "offsets" or "time"
+	Time time.Time // for "time"
+}
+
+// Parse implements form.Scalar.
+func (s *Start) Parse(text string) error {
+	if text == "beginning" || text == "end" || text == "offsets" {
+		*s = Start{Kind: text}
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return form.Expected("beginning, end, offsets or a time such as 2026-01-31T08:00:00Z")
+	}
+	*s = Start{Kind: "time", Time: t}
+	return nil
+}
+
+// Spelling implements form.Scalar.
+func (*Start) Spelling() form.Spelling {
+	return form.Spelling{
+		Name: "place", Example: "end",
+		Pattern: `^(beginning|end|offsets|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))$`,
+	}
+}
+
+// String writes the place as it is read.
+func (s Start) String() string {
+	if s.Kind == "time" {
+		return s.Time.Format(time.RFC3339Nano)
+	}
+	return s.Kind
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
@@ -68,13 +71,13 @@ func TestSchemaAgrees(t *testing.T) {
 func asJSON(src string) (any, bool) {
 	lines := strings.Split(src, "\n")
 	for i, line := range lines {
-		lines[i] = shieldVariables(line)
+		lines[i] = form.ShieldVariables(line)
 	}
 	data, err := yaml.YAMLToJSON([]byte(strings.Join(lines, "\n")))
 	if err != nil {
 		return nil, false
 	}
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(unshield(string(data))))
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(form.Unshield(string(data))))
 	return value, err == nil
 }
 
@@ -111,23 +114,24 @@ func TestTagsAreRight(t *testing.T) {
 	t.Parallel()
 	seen := map[reflect.Type]bool{}
 	var walk func(t reflect.Type)
-	check := func(owner reflect.Type, f field) {
-		if f.doc == "" && !f.isKey {
-			t.Errorf("%s.%s has no doc", owner, f.name)
+	check := func(owner reflect.Type, f form.Field) {
+		if f.Doc == "" && !f.IsKey {
+			t.Errorf("%s.%s has no doc", owner, f.Name)
 		}
-		if f.typ.Kind() == reflect.Slice || f.typ.Kind() == reflect.Map {
+		if f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map {
 			return
 		}
-		for _, text := range []string{f.def, f.min, f.max} {
-			v := reflect.New(f.typ).Elem()
+		for _, text := range []string{f.Default, f.Min, f.Max} {
+			v := reflect.New(f.Type).Elem()
 			ok := true
-			if s, isScalar := asScalar(v); isScalar && text != "" {
-				ok = s.parse(text) == nil
+			if s, isScalar := reflect.TypeAssert[form.Scalar](v.Addr()); isScalar && text != "" {
+				ok = s.Parse(text) == nil
 			} else if text != "" {
-				ok = parseBasic(v, text) && (f.enum == nil || slices.Contains(f.enum, text))
+				_, err := fmt.Sscan(text, v.Addr().Interface())
+				ok = err == nil && (f.Enum == nil || slices.Contains(f.Enum, text))
 			}
 			if !ok {
-				t.Errorf("%s.%s: %q cannot be read", owner, f.name, text)
+				t.Errorf("%s.%s: %q cannot be read", owner, f.Name, text)
 			}
 		}
 	}
@@ -135,22 +139,22 @@ func TestTagsAreRight(t *testing.T) {
 		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map || typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
 		}
-		if r, ok := registries[typ]; ok {
-			for _, k := range r.kinds {
-				if k.doc == "" {
-					t.Errorf("%s has no doc", k.name)
+		if r := declaration.Registry(typ); r != nil {
+			for _, k := range r.Kinds {
+				if k.Doc == "" {
+					t.Errorf("%s has no doc", k.Zero.Kind())
 				}
-				walk(reflect.TypeOf(k.zero).Elem())
+				walk(k.Type())
 			}
 			return
 		}
-		if _, ok := formOf(typ); ok || typ.Kind() != reflect.Struct || seen[typ] {
+		if _, ok := form.SpellingOf(typ); ok || typ.Kind() != reflect.Struct || seen[typ] {
 			return
 		}
 		seen[typ] = true
-		for _, f := range fieldsOf(typ) {
+		for _, f := range declaration.Fields(typ) {
 			check(typ, f)
-			walk(f.typ)
+			walk(f.Type)
 		}
 	}
 	walk(reflect.TypeFor[Config]())

@@ -1,6 +1,6 @@
 package config
 
-import "strings"
+import "github.com/outriderhq/outrider/config/internal/form"
 
 // Source is where messages are read from: one of [*Postgres], [*SQLite], [*MongoDB], [*MySQL],
 // [*HTTPSource] and [*Subscriber].
@@ -10,133 +10,17 @@ type Source interface {
 	// log reports whether the source is an append-only table, which any number
 	// of routes may read, each from its own place.
 	log() bool
-	// database names the database, to tell whether two sources share one.
 }
 
 // sources are the kinds of sources, in the order of the reference page.
-var sources = newRegistry[Source]("source",
-	kind{"postgres", "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status.", &Postgres{}},
-	kind{"sqlite", "An outbox table in SQLite: append-only, or a queue whose rows carry a status.", &SQLite{}},
-	kind{"mongodb", "Collections in MongoDB whose documents carry a status.", &MongoDB{}},
-	kind{"mysql", "Outbox tables in MariaDB or MySQL whose rows carry a status.", &MySQL{}},
-	kind{"http", "HTTP requests as watermill-http's Publisher sends them. The response waits for the verdict: 200 if the message is delivered, skipped or durably parked, otherwise 503.", &HTTPSource{}},
-	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
+var sources = form.NewRegistry[Source]("source",
+	form.Kind{Zero: &Postgres{}, Doc: "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status."},
+	form.Kind{Zero: &SQLite{}, Doc: "An outbox table in SQLite: append-only, or a queue whose rows carry a status."},
+	form.Kind{Zero: &MongoDB{}, Doc: "Collections in MongoDB whose documents carry a status."},
+	form.Kind{Zero: &MySQL{}, Doc: "Outbox tables in MariaDB or MySQL whose rows carry a status."},
+	form.Kind{Zero: &HTTPSource{}, Doc: "HTTP requests as watermill-http's Publisher sends them. The response waits for the verdict: 200 if the message is delivered, skipped or durably parked, otherwise 503."},
+	form.Kind{Zero: &Subscriber{}, Doc: "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none."},
 )
-
-// Postgres is an outbox table in a PostgreSQL database: append-only, or a queue
-// whose rows carry a status.
-type Postgres struct {
-	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
-	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's sslmode; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
-	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns (docs/tables.md), or with a status, described by queue."`
-	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema if that is not in the search path. Layout watermill defaults to watermill_TOPIC, other named layouts to the original's name; layout custom requires it."`
-
-	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages without a type. Default: the table's name without watermill_."`
-	Client   string       `yaml:"client" enum:"outrider|watermill" default:"outrider" doc:"With layout watermill: reader of the table. watermill is the stock Subscriber of watermill-sql, with its consumer group and its table of offsets: one message at a time, and none while an older transaction runs (docs/migrate/watermill.md)."`
-	Group    string       `yaml:"consumer_group" doc:"With layout watermill: consumer group of watermill-sql's Subscriber, for client: watermill and start: offsets. Default: the empty one, as in watermill-sql."`
-	Offsets  Table        `yaml:"offsets_table" doc:"With layout watermill: table of watermill-sql's offsets. Default: watermill_offsets_TOPIC, beside the table."`
-	Columns  Columns      `yaml:"columns" doc:"With layout custom: columns of the table."`
-	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {layouts with headers} or custom: keys of the metadata (headers) with values that have no column."`
-
-	Progress Table `yaml:"progress_table" doc:"With layout {layouts with progress}: name of the original's table with the progress of its publishers, for routes with progress. Default: that of the original."`
-
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`
-	Queue  *Queue `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status."`
-	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: limits and timeouts of claims."`
-
-	HotPath HotPath `yaml:"hot_path" doc:"With layout {layouts with a hot path}, in a Go program that publishes, runs the relay, and passes (*Outrider).HotPath to its client: committed rows are delivered from memory. See docs/waking.md."`
-
-	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {queue layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
-
-	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are found: by polling alone, or also by notifications of publishers, on a separate connection. See docs/waking.md."`
-	Poll Poll   `yaml:"poll" doc:"Interval and size of reads. For queue tables batch is 500 by default. Named layouts have the interval of the original, which is fixed with wake: poll (docs/layouts.md)."`
-
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead, with its size in the error, and is not loaded. The same holds for a row with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. One message may exceed the budget memory, so max_row should be less than memory."`
-
-	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
-	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it runs. Outrider and another program with the same key stand by for each other. Default: with layout {layouts with a lock} that of the original, otherwise none."`
-
-	Retention *Retention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {queue layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
-}
-
-// Kind is "postgres".
-func (*Postgres) Kind() string { return "postgres" }
-func (p *Postgres) log() bool  { return !p.Queued() && !p.Stock() }
-
-// Stock reports whether watermill-sql's Subscriber reads the table.
-func (p *Postgres) Stock() bool { return p.Client == "watermill" }
-
-func (p *Postgres) check(c *checker, at place) {
-	c.postgresURL(at.child("url"), p.URL, "")
-	c.postgresTLS(at, p.URL, &p.TLS)
-	if at.sound("layout") { // otherwise all of this would follow from the one mistake
-		p.checkLayout(c, at)
-		p.keys().checkQueue(c, at)
-		p.checkRetention(c, at)
-	}
-	if preset := p.Preset(); preset != nil && preset.Defaults.Lock != 0 && p.Leader && !at.has("leader_lock") {
-		p.LeaderLock = preset.Defaults.Lock
-	}
-	if at.has("leader_lock") && at.sound("leader") && !p.Leader {
-		c.add(at.child("leader_lock").key(), "has an effect for a leader only").hint("set leader: true, or remove the key")
-	}
-}
-
-// Notified reports whether publishers wake the source.
-func (p *Postgres) Notified() bool { return p.Wake == "notify" }
-
-// SQLite is an outbox table in an SQLite file.
-type SQLite struct {
-	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
-	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md)."`
-	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. Named layouts default to the original's name; layout custom requires it."`
-
-	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: columns of the table."`
-
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`
-	Queue  *Queue `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status. Times are text in one format, RFC 3339 or that of SQLite's datetime(), or milliseconds since 1970 in an integer column."`
-	Claims Claims `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: limits and timeouts of claims."`
-
-	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {SQLite layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted."`
-
-	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are found. SQLite cannot notify."`
-	Poll Poll   `yaml:"poll" doc:"Interval and size of reads."`
-
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead, with its size in the error, and is not loaded. The same holds for a row with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. One message may exceed the budget memory, so max_row should be less than memory."`
-
-	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite file has one instance and refuses a second one."`
-
-	Retention *SQLiteRetention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {SQLite layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
-}
-
-// Kind is "sqlite".
-func (*SQLite) Kind() string { return "sqlite" }
-func (s *SQLite) log() bool  { return !s.Queued() }
-
-func (s *SQLite) check(c *checker, at place) {
-	checkPlain(c, at.child("table"), s.Table)
-	checkPlain(c, at.child("tables").child("events"), s.Tables.Events)
-	checkPlain(c, at.child("tables").child("dispatch_jobs"), s.Tables.DispatchJobs)
-	if at.sound("layout") {
-		s.checkLayout(c, at)
-		s.keys().checkQueue(c, at)
-		s.dropDefaults()
-	}
-	if s.Leader {
-		c.add(at.child("leader"), "an SQLite database has one instance in any case, so it needs no leader").
-			hint("remove the key: a second instance is refused when it starts")
-	}
-}
-
-// checkPlain refuses names of tables that SQLite does not have.
-func checkPlain(c *checker, at place, table Table) {
-	if table.Schema() != "" {
-		c.add(at, "SQLite has no schemas").hint("write the name without a dot")
-	}
-	if strings.Contains(string(table), `"`) {
-		c.add(at, "the name of a table in SQLite needs no quotes").hint("remove them")
-	}
-}
 
 // Subscriber is a Watermill Subscriber given in Go. Its messages have no
 // cursor: what is not delivered at once is parked in the state store.
@@ -160,9 +44,38 @@ type Poll struct {
 	Max    Duration `yaml:"max" default:"1s" min:"100us" max:"1h" doc:"Longest pause."`
 }
 
-func (p *Poll) check(c *checker, at place) {
-	if at.sound("min", "max") && p.Max < p.Min {
-		c.add(at.child("max"), "must not be less than min (%s), is %s",
-			at.child("min").said(p.Min), at.child("max").said(p.Max))
+func (p *Poll) check(c *form.Checker, at form.Location) {
+	if at.Sound("min", "max") && p.Max < p.Min {
+		c.Add(at.Child("max"), "must not be less than min (%s), is %s",
+			at.Child("min").Shown(p.Min), at.Child("max").Shown(p.Max))
+	}
+}
+
+// HTTPSource takes messages by HTTP, as watermill-http's Publisher sends them. They
+// have no cursor: what is not delivered at once is parked in the state store.
+type HTTPSource struct {
+	Listen      string   `yaml:"listen" required:"true" doc:"Address as host:port. An address that other machines can reach needs tokens_file. Only the instance that runs the source's route listens."`
+	Path        string   `yaml:"path" default:"/" doc:"Path of the requests: POST with the headers Message-Uuid and Message-Metadata, and the payload as the body."`
+	Tokens      []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that requests may use, one per line; blank lines and lines that begin with # are ignored."`
+	MaxRow      Size     `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload; a larger one is answered with 413."`
+	MaxRequests int      `yaml:"max_requests" default:"256" min:"1" max:"100000" doc:"Most requests that are being read or wait for their verdict; further ones are answered with 503. Each may hold a payload of max_row in memory."`
+	Leader      bool     `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source. No effect, because the source has one route."`
+}
+
+// Kind is "http".
+func (*HTTPSource) Kind() string { return "http" }
+func (*HTTPSource) log() bool    { return false }
+
+func (h *HTTPSource) check(c *form.Checker, at form.Location) {
+	if err := hostPort(h.Listen, true); err != nil {
+		if at.Has("listen") {
+			c.Add(at.Child("listen"), "%v", err).Fix("for example 127.0.0.1:8090")
+		}
+	} else if !loopback(hostOf(h.Listen)) && !at.Has("tokens_file") {
+		c.Add(at.Child("listen"), "other machines can reach this address, and there is no token").
+			Fix("set tokens_file: /etc/outrider/senders, or listen on 127.0.0.1")
+	}
+	if h.Path == "" || h.Path[0] != '/' {
+		c.Add(at.Child("path"), "does not begin with a slash").Fix("for example /events")
 	}
 }

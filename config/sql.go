@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // SQL writes messages into another outbox table.
@@ -34,36 +35,36 @@ type SQLBatch struct {
 // Preset is the layout's preset; nil: the table is Outrider's own.
 func (s *SQL) Preset() *layout.Preset { return layout.Find(s.Layout) }
 
-func (s *SQL) check(c *checker, at place) {
-	c.postgresURL(at.child("url"), s.URL, ", and only tables in PostgreSQL are written to")
-	c.postgresTLS(at, s.URL, &s.TLS)
-	if !at.sound("layout") {
-		if shape := at.child("layout"); shape.node.text == "custom" {
-			c.retract(shape.path)
-			c.add(shape, "tables that columns describe are read, not written to: nothing says which of their columns a new row needs").
-				hint("name a layout that has the table's shape")
+func (s *SQL) check(c *form.Checker, at form.Location) {
+	postgresURL(c, at.Child("url"), s.URL, ", and only tables in PostgreSQL are written to")
+	postgresTLS(c, at, s.URL, &s.TLS)
+	if !at.Sound("layout") {
+		if shape := at.Child("layout"); shape.Text() == "custom" {
+			c.Retract(shape)
+			c.Add(shape, "tables that columns describe are read, not written to: nothing says which of their columns a new row needs").
+				Fix("name a layout that has the table's shape")
 		}
 		return
 	}
 	preset := s.Preset()
 	if preset != nil && preset.Log != nil && preset.Log.Numbered {
-		c.add(at.child("layout"), "only %s appends to its events, by functions of its own", preset.Title).hint("name another layout")
+		c.Add(at.Child("layout"), "only %s appends to its events, by functions of its own", preset.Title).Fix("name another layout")
 		return
 	}
-	if s.Layout != own && !at.has("table") {
+	if s.Layout != own && !at.Has("table") {
 		s.Table = "" // the default is the own table's
 	}
 	if preset == nil || !severalTables(preset) {
-		c.onlyIn(at, layoutsWith(severalTables), "tables")
-	} else if at.has("table") {
-		c.add(at.child("table").key(), "%s has %s tables", preset.Title, numberWord(len(preset.Queue.Tables))).hint("name them in tables: {...}")
+		onlyIn(c, at, layoutsWith(severalTables), "tables")
+	} else if at.Has("table") {
+		c.Add(at.Child("table").Key(), "%s has %s tables", preset.Title, numberWord(len(preset.Queue.Tables))).Fix("name them in tables: {...}")
 	}
 	switch {
 	case preset == nil || !hasTopic(preset):
-		c.onlyIn(at, layoutsWith(hasTopic), "topic")
-	case !at.has("topic") && !at.has("table"):
-		c.add(at.child("topic"), "a %s table belongs to a topic", preset.Title).
-			hint("give topic: orders for the table %sorders, or table: NAME", preset.Log.TopicPrefix)
+		onlyIn(c, at, layoutsWith(hasTopic), "topic")
+	case !at.Has("topic") && !at.Has("table"):
+		c.Add(at.Child("topic"), "a %s table belongs to a topic", preset.Title).
+			Fix("give topic: orders for the table %sorders, or table: NAME", preset.Log.TopicPrefix)
 	}
 }
 
@@ -87,7 +88,7 @@ func tableNames(preset *layout.Preset, table Table, tables Queues, topic string)
 }
 
 // checkCircle refuses a route that writes into the table which it reads: each message would come again without end.
-func (cfg *Config) checkCircle(c *checker, at place, r *Route, to string) {
+func (cfg *Config) checkCircle(c *form.Checker, at form.Location, r *Route, to string) {
 	src, fromTable := cfg.Sources[r.From].(*Postgres)
 	dst, toTable := cfg.Destinations[to].(*SQL)
 	if !fromTable || !toTable || src == nil || dst == nil || databaseOf(src.URL) != databaseOf(dst.URL) {
@@ -95,8 +96,8 @@ func (cfg *Config) checkCircle(c *checker, at place, r *Route, to string) {
 	}
 	for _, name := range tableNames(src.Preset(), src.Table, src.Tables, src.Topic) {
 		if slices.Contains(dst.names(), name) {
-			c.add(at, "%s writes the table %s, which the route reads: each message would come again without end", at.node.quote(), name).
-				hint("name another table")
+			c.Add(at, "%s writes the table %s, which the route reads: each message would come again without end", at.Quote(), name).
+				Fix("name another table")
 			return
 		}
 	}

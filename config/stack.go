@@ -2,16 +2,13 @@ package config
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
-
-// addKey is the key of a mapping that stands for a list of middleware: its layers are added to the default stack.
-const addKey = "add"
 
 // stackOrder is where added layers go, outermost first (docs/middleware.md).
 var stackOrder = []string{"metrics", "tracing", "dedupe", "throttle", "poison", "retry", "timeout", "breaker"}
@@ -35,39 +32,28 @@ func has(stack []Middleware, kind string) bool {
 	return slices.ContainsFunc(stack, func(m Middleware) bool { return m != nil && m.Kind() == kind })
 }
 
-// addedList reads {add: [...]} in place of a list.
-func (c *checker) addedList(v reflect.Value, f field, at place) {
-	c.unknownKeys(at, []string{addKey})
-	switch add := at.child(addKey); {
-	case !add.found && !at.node.bad && len(at.node.entries) == 0:
-		c.add(at, "the key %s is missing", addKey).hint("write {add: [dedupe: 24h]}, or a list")
-	case add.found && !add.node.bad && c.expect(add, listNode):
-		c.listValue(v, f, add)
-	}
-}
-
 // layerPlace is where a route's file says something of a layer; listed is false if it does not.
-func layerPlace(route place, kind string) (at place, listed bool) {
-	list := route.child("middleware")
-	if list.found && list.node.kind == mappingNode {
-		list = list.child(addKey)
+func layerPlace(route form.Location, kind string) (at form.Location, listed bool) {
+	list := route.Child("middleware")
+	if list.IsMapping() {
+		list = list.Child(form.AddKey)
 	}
-	for i, n := range list.node.items {
-		if n.kind == textNode && n.text == kind || n.get(kind) != nil {
-			return list.item(i), true
+	for i := range list.Len() {
+		if item := list.Item(i); item.Text() == kind || item.Has(kind) {
+			return item, true
 		}
 	}
 	return list, false
 }
 
 // bare reports whether a route's file says nothing of a layer but its name.
-func bare(route place, kind string) bool {
+func bare(route form.Location, kind string) bool {
 	at, listed := layerPlace(route, kind)
-	return !listed || len(at.child(kind).entries()) == 0
+	return !listed || len(at.Child(kind).Keys()) == 0
 }
 
 // layersAsPreset gives layers of which the file says nothing but their names the values of the preset of the route's source.
-func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
+func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
 	keys, ok := tableOf(cfg.Sources[r.From])
 	var preset *layout.Preset
 	if ok {
@@ -91,9 +77,9 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 		case *Retry:
 			if bare(at, "retry") {
 				*of = retry
-			} else if item, _ := layerPlace(at, "retry"); !item.child("retry").has("attempts") && d.Attempts != of.Attempts {
-				c.note(item.child("retry").key(), "%d attempts are made; without keys retry has the %d of layout %s", of.Attempts, d.Attempts, preset.Name).
-					hint("add attempts: %d", d.Attempts)
+			} else if item, _ := layerPlace(at, "retry"); !item.Child("retry").Has("attempts") && d.Attempts != of.Attempts {
+				c.Note(item.Child("retry").Key(), "%d attempts are made; without keys retry has the %d of layout %s", of.Attempts, d.Attempts, preset.Name).
+					Fix("add attempts: %d", d.Attempts)
 			}
 		case *Poison:
 			if d.Hold && bare(at, "poison") && r.Order != "none" {
@@ -102,7 +88,7 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 		}
 	}
 	lost := map[string]string{}
-	if usual, ok := middlewares.make("retry").(*Retry); ok && usual.Attempts != d.Attempts {
+	if usual := form.WithDefaults(&Retry{}); usual.Attempts != d.Attempts {
 		lost["retry"] = fmt.Sprintf("; without retry a message is dead after %d attempts, with that of layout %s after %d", usual.Attempts, preset.Name, d.Attempts)
 	}
 	if d.Hold {
@@ -112,14 +98,14 @@ func (cfg *Config) layersAsPreset(c *checker, at place, r *Route) {
 }
 
 // leftOut says what of the default stack a list leaves out, and warns where something of the layout is lost by that.
-func leftOut(c *checker, at place, r *Route, lost map[string]string) {
+func leftOut(c *form.Checker, at form.Location, r *Route, lost map[string]string) {
 	var names []string
-	report, why := c.note, ""
+	report, why := c.Note, ""
 	for _, m := range DefaultMiddleware() {
 		if kind := m.Kind(); !has(r.Middleware, kind) {
 			names = append(names, kind)
 			if lost[kind] != "" {
-				report, why = c.warn, why+lost[kind]
+				report, why = c.Warn, why+lost[kind]
 			}
 		}
 	}
@@ -127,6 +113,6 @@ func leftOut(c *checker, at place, r *Route, lost map[string]string) {
 		return
 	}
 	all := strings.Join(names, ", ")
-	report(at.child("middleware").key(), "leaves out %s of the default stack%s", all, why).
-		hint("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", all)
+	report(at.Child("middleware").Key(), "leaves out %s of the default stack%s", all, why).
+		Fix("to add to the default stack, write middleware: {add: [...]}; or name %s in the list", all)
 }

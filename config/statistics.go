@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/config/internal/form"
+)
 
 // Statistics says how often the log sums up what the whole process has delivered.
 type Statistics struct {
@@ -18,8 +22,8 @@ type StatisticsTo struct {
 func (*StatisticsTo) Kind() string { return "statistics" }
 
 // statisticsAsPreset has the log sum up as the originals of the sources' layouts do.
-func (cfg *Config) statisticsAsPreset(at place) {
-	if at.has("every") {
+func (cfg *Config) statisticsAsPreset(at form.Location) {
+	if at.Has("every") {
 		return
 	}
 	every := time.Duration(0)

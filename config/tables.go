@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // Column says where a table keeps something: the name of a column, exactly as
@@ -15,16 +16,18 @@ type Column string
 
 var columnText = regexp.MustCompile(`^(=.+|[^=\x00-\x1f\x7f][^\x00-\x1f\x7f]*)$`)
 
-func (c *Column) parse(text string) error {
+// Parse implements form.Scalar.
+func (c *Column) Parse(text string) error {
 	if !columnText.MatchString(text) {
-		return expected("the name of a column such as customer_id, or =text for the same text in every row")
+		return form.Expected("the name of a column such as customer_id, or =text for the same text in every row")
 	}
 	*c = Column(text)
 	return nil
 }
 
-func (*Column) form() form {
-	return form{name: "column", pattern: columnText.String(), example: "customer_id"}
+// Spelling implements form.Scalar.
+func (*Column) Spelling() form.Spelling {
+	return form.Spelling{Name: "column", Pattern: columnText.String(), Example: "customer_id"}
 }
 
 // String returns the column as it is written.
@@ -59,39 +62,39 @@ type MetadataKeys struct {
 }
 
 // checkLayout looks at what describes a table that is not of the own layout.
-func (p *Postgres) checkLayout(c *checker, at place) {
-	if p.Layout != own && !at.has("table") {
+func (p *Postgres) checkLayout(c *form.Checker, at form.Location) {
+	if p.Layout != own && !at.Has("table") {
 		p.Table = "" // the default is the own table's
 	}
 	if p.Layout == "watermill" {
 		p.checkStock(c, at)
 	} else {
 		for _, key := range []string{"client", "consumer_group", "offsets_table"} {
-			c.onlyIn(at, "layout: watermill", key)
+			onlyIn(c, at, "layout: watermill", key)
 		}
 	}
 	if preset := p.Preset(); preset == nil || !hasProgress(preset) {
-		c.onlyIn(at, layoutsWith(hasProgress), "progress_table")
-	} else if !at.has("progress_table") {
+		onlyIn(c, at, layoutsWith(hasProgress), "progress_table")
+	} else if !at.Has("progress_table") {
 		p.Progress = Table(preset.Log.Progress)
 	}
 	switch preset := p.Preset(); {
 	case p.Layout == own:
-		c.onlyIn(at, layoutsWith(hasTopic), "topic")
-		c.onlyIn(at, "layout: custom", "columns")
-		c.onlyIn(at, layoutsWith(hasHeaders)+" or custom", "metadata")
+		onlyIn(c, at, layoutsWith(hasTopic), "topic")
+		onlyIn(c, at, "layout: custom", "columns")
+		onlyIn(c, at, layoutsWith(hasHeaders)+" or custom", "metadata")
 	case preset != nil && preset.Log != nil:
-		c.onlyIn(at, "layout: custom", "columns")
+		onlyIn(c, at, "layout: custom", "columns")
 		if preset.Log.Columns.Headers == "" {
-			c.onlyIn(at, layoutsWith(hasHeaders)+" or custom", "metadata")
+			onlyIn(c, at, layoutsWith(hasHeaders)+" or custom", "metadata")
 		}
 		p.checkLog(c, at, preset)
 	case p.Layout == custom:
-		c.onlyIn(at, layoutsWith(hasTopic), "topic")
-		if !at.has("table") {
-			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
+		onlyIn(c, at, layoutsWith(hasTopic), "topic")
+		if !at.Has("table") {
+			c.Add(at.Child("table"), "a custom layout needs the name of its table").Fix("add table: NAME")
 		}
-		if at.has("queue") {
+		if at.Has("queue") {
 			return // checkQueue looks at it
 		}
 		p.checkColumns(c, at)
@@ -102,87 +105,84 @@ func (p *Postgres) checkLayout(c *checker, at place) {
 const stockBatch = 100
 
 // checkStock refuses what the stock Subscriber does not have.
-func (p *Postgres) checkStock(c *checker, at place) {
+func (p *Postgres) checkStock(c *form.Checker, at form.Location) {
 	if !p.Stock() {
 		return
 	}
 	if p.Notified() {
-		c.add(at.child("wake"), "watermill-sql's Subscriber only polls").hint("remove the key, or client: watermill")
+		c.Add(at.Child("wake"), "watermill-sql's Subscriber only polls").Fix("remove the key, or client: watermill")
 	}
-	if !at.child("poll").has("batch") {
+	if !at.Child("poll").Has("batch") {
 		p.Poll.Batch = stockBatch
 	}
 }
 
 // checkLog looks at what names the table of a preset that is append-only.
-func (p *Postgres) checkLog(c *checker, at place, preset *layout.Preset) {
+func (p *Postgres) checkLog(c *form.Checker, at form.Location, preset *layout.Preset) {
 	switch {
 	case !hasTopic(preset):
-		c.onlyIn(at, layoutsWith(hasTopic), "topic")
-		if !at.has("table") {
+		onlyIn(c, at, layoutsWith(hasTopic), "topic")
+		if !at.Has("table") {
 			p.Table = Table(preset.Log.Table)
 		}
-	case !at.has("topic") && !at.has("table"):
-		c.add(at.child("topic"), "a %s table belongs to a topic", preset.Title).
-			hint("give topic: orders for the table %sorders, or table: NAME", preset.Log.TopicPrefix)
+	case !at.Has("topic") && !at.Has("table"):
+		c.Add(at.Child("topic"), "a %s table belongs to a topic", preset.Title).
+			Fix("give topic: orders for the table %sorders, or table: NAME", preset.Log.TopicPrefix)
 	}
 }
 
 // onlyIn refuses keys that mean nothing in the layout.
-func (c *checker) onlyIn(at place, layout, key string) {
-	if !at.has(key) {
+func onlyIn(c *form.Checker, at form.Location, layout, key string) {
+	if !at.Has(key) {
 		return
 	}
-	c.retract(at.child(key).path) // what is wrong inside does not matter then
-	err := c.add(at.child(key).key(), "has an effect with %s only", layout)
-	if near := meanings[key]; len(near) > 0 && !at.has(near[0]) && slices.Contains(keysOf(reflect.TypeFor[Postgres]()), near[0]) {
-		err.hint("did you mean %s? Otherwise remove the key, or set %s", near[0], layout)
+	c.Retract(at.Child(key)) // what is wrong inside does not matter then
+	err := c.Add(at.Child(key).Key(), "has an effect with %s only", layout)
+	if near := meanings[key]; len(near) > 0 && !at.Has(near[0]) && slices.Contains(form.KeysOf(reflect.TypeFor[Postgres]()), near[0]) {
+		err.Fix("did you mean %s? Otherwise remove the key, or set %s", near[0], layout)
 		return
 	}
-	err.hint("remove the key, or set %s", layout)
+	err.Fix("remove the key, or set %s", layout)
 }
 
 // checkColumns requires what no row can do without, and constants where they
 // make sense.
-func (p *Postgres) checkColumns(c *checker, at place) {
-	c.columns(at, "position: ..., xid: ..., id: ..., payload: ..., type: ...", map[string]string{
+func (p *Postgres) checkColumns(c *form.Checker, at form.Location) {
+	columns(c, at, "position: ..., xid: ..., id: ..., payload: ..., type: ...", map[string]string{
 		"position": "add position: NAME of the column whose values ascend, usually the identity column",
 		"xid": "add xid: NAME of the column with the transaction that wrote the row; " +
 			"docs/tables.md says why, and how to add one to a table without stopping it",
 		"id": "add id: NAME of the column that identifies an event", "payload": "add payload: NAME of the column with the content",
 	})
-	columns := at.child("columns")
-	if columns.mapping() && !columns.has("type") && p.Metadata.Type == "" {
-		c.add(columns.child("type"), "the column for type is not given").
-			hint(`add type: NAME, type: "=order.changed" for a fixed one, or metadata: {type: KEY of the headers}`)
+	columns := at.Child("columns")
+	if readable(columns) && !columns.Has("type") && p.Metadata.Type == "" {
+		c.Add(columns.Child("type"), "the column for type is not given").
+			Fix(`add type: NAME, type: "=order.changed" for a fixed one, or metadata: {type: KEY of the headers}`)
 	}
-	if at.has("metadata") && columns.mapping() && !columns.has("headers") {
-		c.add(at.child("metadata").key(), "names keys of the headers, but columns has no headers").hint("add headers: NAME to columns")
+	if at.Has("metadata") && readable(columns) && !columns.Has("headers") {
+		c.Add(at.Child("metadata").Key(), "names keys of the headers, but columns has no headers").Fix("add headers: NAME to columns")
 	}
 }
 
 // columns looks at a mapping of columns such as the example; required says what to do about those
 // that are missing.
-func (c *checker) columns(at place, example string, required map[string]string) {
-	columns := at.child("columns")
-	if !columns.mapping() {
-		c.add(columns, "a custom layout needs the names of its columns").hint("add columns: {%s}", example)
+func columns(c *form.Checker, at form.Location, example string, required map[string]string) {
+	columns := at.Child("columns")
+	if !readable(columns) {
+		c.Add(columns, "a custom layout needs the names of its columns").Fix("add columns: {%s}", example)
 		return
 	}
 	for key, fix := range required {
-		if !columns.has(key) {
-			c.add(columns.child(key), "the column for %s is not given", key).hint("%s", fix)
+		if !columns.Has(key) {
+			c.Add(columns.Child(key), "the column for %s is not given", key).Fix("%s", fix)
 		}
 	}
-	for _, e := range columns.entries() {
-		constant := strings.HasPrefix(e.value.text, "=")
-		if key := e.key.text; constant && key != "type" && key != "aggregate_type" && key != "tenant" {
-			c.add(columns.child(key), "cannot be the same for every row").hint("name a column")
+	for _, key := range columns.Keys() {
+		if constant := strings.HasPrefix(columns.Child(key).Text(), "="); constant && key != "type" && key != "aggregate_type" && key != "tenant" {
+			c.Add(columns.Child(key), "cannot be the same for every row").Fix("name a column")
 		}
 	}
 }
 
-// mapping reports whether the place holds one that could be read.
-func (p place) mapping() bool {
-	return p.found && !p.node.bad && p.node.kind == mappingNode
-}
+// readable reports whether the file has a mapping here that could be read.
+func readable(at form.Location) bool { return at.IsMapping() && !at.Bad() }

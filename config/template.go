@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/template"
 	"text/template/parse"
+
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // TemplateFields are the fields that a [Template] may use.
@@ -26,7 +28,8 @@ type templateData struct {
 	Tags, Headers                                              map[string]string
 }
 
-func (t *Template) parse(text string) error {
+// Parse implements form.Scalar.
+func (t *Template) Parse(text string) error {
 	tmpl, err := newTemplate(text)
 	if err != nil {
 		return errors.New("is not a template: " + templateError(err))
@@ -47,8 +50,9 @@ func (t *Template) parse(text string) error {
 	return nil
 }
 
-func (*Template) form() form {
-	return form{name: "template", example: "{{.Type}}"}
+// Spelling implements form.Scalar.
+func (*Template) Spelling() form.Spelling {
+	return form.Spelling{Name: "template", Address: true, Example: "{{.Type}}"}
 }
 
 // sampleData is a message with everything. Its values are letters and digits,

@@ -5,10 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/outriderhq/outrider/config/internal/form"
 	"github.com/outriderhq/outrider/internal/guard"
 )
 
@@ -44,27 +44,27 @@ func (t *TLS) detailed() bool {
 	return t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "" || t.InsecureSkipVerify
 }
 
-func (t *TLS) check(c *checker, at place) {
-	if !at.sound("enabled", "cert_file", "key_file") {
+func (t *TLS) check(c *form.Checker, at form.Location) {
+	if !at.Sound("enabled", "cert_file", "key_file") {
 		return
 	}
 	if t.Off() {
 		for _, key := range []string{"ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify"} {
-			if at.has(key) && (key != "insecure_skip_verify" || t.InsecureSkipVerify) {
-				c.add(at.child(key), "has no effect while TLS is off").hint("remove enabled: false, or remove the key")
+			if at.Has(key) && (key != "insecure_skip_verify" || t.InsecureSkipVerify) {
+				c.Add(at.Child(key), "has no effect while TLS is off").Fix("remove enabled: false, or remove the key")
 			}
 		}
 		return
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		c.add(at, "cert_file and key_file belong together").hint("give both, or neither")
+		c.Add(at, "cert_file and key_file belong together").Fix("give both, or neither")
 	}
 	if t.InsecureSkipVerify {
-		c.warn(at.child("insecure_skip_verify"), "anyone between here and the server can read and change messages").
-			hint("trust the server's certificate with ca_file instead")
+		c.Warn(at.Child("insecure_skip_verify"), "anyone between here and the server can read and change messages").
+			Fix("trust the server's certificate with ca_file instead")
 	}
 	if t.KeyFile != "" {
-		c.readable(at.child("key_file"), string(t.KeyFile))
+		c.WarnReadable(at.Child("key_file"), string(t.KeyFile))
 	}
 }
 
@@ -83,17 +83,17 @@ var sslParameters = []string{"sslmode", "sslrootcert", "sslcert", "sslkey"}
 
 // postgresTLS looks at how the connections of a PostgreSQL URL are secured: at
 // is the mapping that holds url and tls.
-func (c *checker) postgresTLS(at place, u SecretURL, t *TLS) {
+func postgresTLS(c *form.Checker, at form.Location, u SecretURL, t *TLS) {
 	parsed, err := url.Parse(u.Reveal())
 	if err != nil || u.IsZero() {
 		return // reported
 	}
-	where, query := at.child("url"), parsed.Query()
+	where, query := at.Child("url"), parsed.Query()
 	mode := query.Get("sslmode")
 	if t.given() {
 		for _, p := range sslParameters {
 			if query.Get(p) != "" {
-				c.add(at.child("tls").key(), "the url has the parameter %s, and tls says it too", p).hint("keep one of them")
+				c.Add(at.Child("tls").Key(), "the url has the parameter %s, and tls says it too", p).Fix("keep one of them")
 				return
 			}
 		}
@@ -102,49 +102,49 @@ func (c *checker) postgresTLS(at place, u SecretURL, t *TLS) {
 	away := slices.ContainsFunc(hostsOf(parsed), func(h string) bool { return !loopback(h) })
 	switch {
 	case mode != "" && !known:
-		c.add(where, "has an sslmode that does not exist").hint("use verify-full, or one of disable, allow, prefer, require, verify-ca")
+		c.Add(where, "has an sslmode that does not exist").Fix("use verify-full, or one of disable, allow, prefer, require, verify-ca")
 	case !away:
 	case t.Off():
-		c.warn(at.child("tls").child("enabled"), "%s", modes["disable"]).hint("remove it: TLS with a check of the server's certificate is the default")
+		c.Warn(at.Child("tls").Child("enabled"), "%s", modes["disable"]).Fix("remove it: TLS with a check of the server's certificate is the default")
 	case t.given():
 	case mode == "":
-		c.note(where, "has no sslmode: TLS is used and the server's certificate checked, as with sslmode=verify-full").
-			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
+		c.Note(where, "has no sslmode: TLS is used and the server's certificate checked, as with sslmode=verify-full").
+			Fix("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
 	case weakness != "":
-		c.warn(where, "sslmode=%s %s", mode, weakness).hint("use sslmode=verify-full, and sslrootcert for an authority of your own")
+		c.Warn(where, "sslmode=%s %s", mode, weakness).Fix("use sslmode=verify-full, and sslrootcert for an authority of your own")
 	}
 }
 
 // httpTLS looks at how requests to a URL are secured; secret reports whether they
 // carry a token or headers.
-func (c *checker) httpTLS(at place, u *url.URL, t *TLS, secret bool) {
+func httpTLS(c *form.Checker, at form.Location, u *url.URL, t *TLS, secret bool) {
 	switch {
 	case u.Scheme == "https":
 		if t.Off() {
-			c.add(at.child("tls").child("enabled"), "the url is https, which is TLS").hint("remove enabled, or use http")
+			c.Add(at.Child("tls").Child("enabled"), "the url is https, which is TLS").Fix("remove enabled, or use http")
 		}
 	case t.On():
-		c.add(at.child("tls").key(), "the url is http, which is without TLS").hint("use https, or remove tls")
+		c.Add(at.Child("tls").Key(), "the url is http, which is without TLS").Fix("use https, or remove tls")
 	case !secret || loopback(u.Hostname()):
 	case t.Off():
-		c.warn(at.child("url"), "sends its token or headers in the clear").hint("use https")
+		c.Warn(at.Child("url"), "sends its token or headers in the clear").Fix("use https")
 	default:
-		c.add(at.child("url"), "would send its token or headers in the clear to another machine").
-			hint("use https, or accept it with tls: {enabled: false} in the destination")
+		c.Add(at.Child("url"), "would send its token or headers in the clear to another machine").
+			Fix("use https, or accept it with tls: {enabled: false} in the destination")
 	}
 }
 
 // networks refuses what is no network.
-func (c *checker) networks(at place, list []string) {
+func networks(c *form.Checker, at form.Location, list []string) {
 	for i, text := range list {
 		if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
-			c.add(at.item(i), "is not a network").hint("for example 10.1.0.0/16 or fd00::/8; one address is 10.1.2.3/32")
+			c.Add(at.Item(i), "is not a network").Fix("for example 10.1.0.0/16 or fd00::/8; one address is 10.1.2.3/32")
 		}
 	}
 }
 
 // reachable refuses a literal address that a relay would refuse to send to. Names are looked at when they are resolved.
-func (c *checker) reachable(at place, u *url.URL, g guard.Guard, allowed, denied []string) {
+func reachable(c *form.Checker, at form.Location, u *url.URL, g guard.Guard, allowed, denied []string) {
 	for _, list := range []struct {
 		texts []string
 		into  *[]netip.Prefix
@@ -157,7 +157,7 @@ func (c *checker) reachable(at place, u *url.URL, g guard.Guard, allowed, denied
 	}
 	if err := g.CheckHost(u.Hostname()); err != nil {
 		text, hint, _ := strings.Cut(err.Error(), "; ")
-		c.add(at, "%s", text).hint("%s", cmp.Or(hint, "use another address"))
+		c.Add(at, "%s", text).Fix("%s", cmp.Or(hint, "use another address"))
 	}
 }
 
@@ -188,53 +188,4 @@ func hostOf(address string) string {
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") || ip != nil && ip.IsLoopback()
-}
-
-// File is the path of a file. It prints masked unless it looks like one, since
-// secrets are pasted into such keys.
-type File string
-
-func (f *File) parse(text string) error {
-	if strings.ContainsAny(text, "\r\n\x00") || strings.HasPrefix(text, "-----BEGIN") {
-		return expected("the path of a file, not its content")
-	}
-	*f = File(text)
-	return nil
-}
-
-func (*File) form() form { return form{name: "path", path: true} }
-
-// String is the path if it looks like one, otherwise a mask.
-func (f File) String() string {
-	if f != "" && !pathLike(string(f)) {
-		return masked
-	}
-	return string(f)
-}
-
-var (
-	// unexpanded is a variable without braces, which is not replaced.
-	unexpanded = regexp.MustCompile(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
-
-	// unexpandedPart is one somewhere in a text.
-	unexpandedPart = regexp.MustCompile(`\$[A-Za-z_]`)
-)
-
-// variables warns about $NAME where ${NAME} is meant: anywhere in an address, and
-// as the whole of a secret, which may hold a dollar sign of its own.
-func (c *checker) variables(at place, s scalar) {
-	text := strings.ReplaceAll(at.node.raw, "$$", "")
-	found := unexpanded.MatchString(text)
-	switch s.(type) {
-	case *SecretURL:
-		found = !found && unexpandedPart.MatchString(text) // the whole is no URL, which is an error
-	case *Template:
-		found = unexpandedPart.MatchString(text)
-	case *Secret:
-	default:
-		return
-	}
-	if found {
-		c.warn(at, "holds a $NAME without braces, which is not replaced").hint("write ${NAME}; $$ stands for a dollar sign")
-	}
 }

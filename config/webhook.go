@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/config/internal/form"
 	"github.com/outriderhq/outrider/internal/guard"
 )
 
@@ -46,20 +47,20 @@ func (w *Webhook) AllSecrets() []Secret {
 	return w.SecretsFile
 }
 
-func (w *Webhook) check(c *checker, at place) {
-	w.checkURL(c, at, at.child("url"))
+func (w *Webhook) check(c *form.Checker, at form.Location) {
+	w.checkURL(c, at, at.Child("url"))
 	w.checkSecrets(c, at)
-	checkHeaderNames(c, at.child("headers"), w.Headers)
+	checkHeaderNames(c, at.Child("headers"), w.Headers)
 	w.checkPassHeaders(c, at)
-	c.networks(at.child("allow_networks"), w.AllowNetworks)
-	c.networks(at.child("deny_networks"), w.DenyNetworks)
+	networks(c, at.Child("allow_networks"), w.AllowNetworks)
+	networks(c, at.Child("deny_networks"), w.DenyNetworks)
 	if w.CAFile != "" && w.TLS.given() {
-		c.add(at.child("ca_file").key(), "ca_file and tls exclude each other").hint("write tls: {ca_file: ...}")
+		c.Add(at.Child("ca_file").Key(), "ca_file and tls exclude each other").Fix("write tls: {ca_file: ...}")
 	}
-	if at.has("burst") && !at.has("rate") {
-		c.add(at.child("burst"), "has no effect without rate").hint("add rate: 50/s, or remove it")
+	if at.Has("burst") && !at.Has("rate") {
+		c.Add(at.Child("burst"), "has no effect without rate").Fix("add rate: 50/s, or remove it")
 	}
-	uri(c, at.child("source"), w.Source)
+	uri(c, at.Child("source"), w.Source)
 	if w.Format != "cloudevents-binary" {
 		cloudEventsSource(c, at, w.Format)
 	}
@@ -67,55 +68,54 @@ func (w *Webhook) check(c *checker, at place) {
 
 // checkURL refuses also what could never be dialled. Names are looked at when
 // they are resolved.
-func (w *Webhook) checkURL(c *checker, parent, at place) {
+func (w *Webhook) checkURL(c *form.Checker, parent, at form.Location) {
 	u := checkURL(c, at, w.URL)
 	if u == nil {
 		return
 	}
-	if c.httpTLS(parent, u, &w.TLS, len(w.Headers) > 0); u.Scheme == "http" && !loopback(u.Hostname()) && len(w.Headers) == 0 {
-		c.warn(at, "sends messages in the clear").hint("use https")
+	if httpTLS(c, parent, u, &w.TLS, len(w.Headers) > 0); u.Scheme == "http" && !loopback(u.Hostname()) && len(w.Headers) == 0 {
+		c.Warn(at, "sends messages in the clear").Fix("use https")
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
 	local := strings.TrimSuffix(u.Hostname(), ".") == "localhost" || err == nil && (addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified())
 	if local && !w.AllowPrivate && len(w.AllowNetworks) == 0 {
-		c.add(at, "is not a public address, and webhooks go to public ones only").
-			hint("add its network to allow_networks, or set allow_private: true")
+		c.Add(at, "is not a public address, and webhooks go to public ones only").
+			Fix("add its network to allow_networks, or set allow_private: true")
 		return
 	}
-	c.reachable(at, u, guard.Guard{Any: w.AllowPrivate}, w.AllowNetworks, w.DenyNetworks)
+	reachable(c, at, u, guard.Guard{Any: w.AllowPrivate}, w.AllowNetworks, w.DenyNetworks)
 }
 
 // checkPassHeaders refuses what passes nothing on.
-func (w *Webhook) checkPassHeaders(c *checker, at place) {
-	list := at.child("pass_headers")
-	if at.has("pass_headers") && at.sound("format") && w.Format != "cloudevents-binary" {
-		c.add(list.key(), "has no effect with format %s", w.Format).hint("remove it, or set format: cloudevents-binary")
+func (w *Webhook) checkPassHeaders(c *form.Checker, at form.Location) {
+	list := at.Child("pass_headers")
+	if at.Has("pass_headers") && at.Sound("format") && w.Format != "cloudevents-binary" {
+		c.Add(list.Key(), "has no effect with format %s", w.Format).Fix("remove it, or set format: cloudevents-binary")
 	}
 	for i, name := range w.PassHeaders {
 		if trimmed := strings.TrimSuffix(name, "*"); trimmed != "" && !headerName.MatchString(trimmed) || name == "" {
-			c.add(list.item(i), "is not a header name").hint("use letters, digits and hyphens, with * at the end for all that begin so")
+			c.Add(list.Item(i), "is not a header name").Fix("use letters, digits and hyphens, with * at the end for all that begin so")
 		}
 	}
 }
 
-func (w *Webhook) checkSecrets(c *checker, at place) {
+func (w *Webhook) checkSecrets(c *form.Checker, at form.Location) {
 	switch {
-	case at.has("secrets") && at.has("secrets_file"):
-		c.add(at.child("secrets_file").key(), "secrets and secrets_file exclude each other").hint("remove one of them")
-	case !at.has("secrets") && !at.has("secrets_file") && !at.node.partial:
-		missing := place{at.node, at.name, at.path, false}
-		c.add(missing, "the key secrets is missing").
-			hint("add secrets: [${WEBHOOK_SECRET}]; make one with: echo whsec_$(openssl rand -base64 32)")
+	case at.Has("secrets") && at.Has("secrets_file"):
+		c.Add(at.Child("secrets_file").Key(), "secrets and secrets_file exclude each other").Fix("remove one of them")
+	case !at.Has("secrets") && !at.Has("secrets_file") && !at.Partial():
+		c.Add(at.Missing(), "the key secrets is missing").
+			Fix("add secrets: [${WEBHOOK_SECRET}]; make one with: echo whsec_$(openssl rand -base64 32)")
 	}
 	for i, s := range w.Secrets {
 		if problem := signingProblem(s.Reveal()); problem != "" && !s.IsZero() {
-			c.add(at.child("secrets").item(i), "%s", problem).hint("make one with: echo whsec_$(openssl rand -base64 32)")
+			c.Add(at.Child("secrets").Item(i), "%s", problem).Fix("make one with: echo whsec_$(openssl rand -base64 32)")
 		}
 	}
 	for i, s := range w.SecretsFile {
 		if problem := signingProblem(s.Reveal()); problem != "" {
-			c.add(at.child("secrets_file"), "the secret number %d in the file %s", i+1, problem).
-				hint("make one with: echo whsec_$(openssl rand -base64 32)")
+			c.Add(at.Child("secrets_file"), "the secret number %d in the file %s", i+1, problem).
+				Fix("make one with: echo whsec_$(openssl rand -base64 32)")
 		}
 	}
 }
@@ -150,7 +150,7 @@ var webhookRetry = Retry{Attempts: 20, Base: Duration(5 * time.Second), Max: Dur
 
 // retryAsWebhook gives a route whose destinations are all webhooks the retry that
 // suits them, unless the file says anything of its retry.
-func (cfg *Config) retryAsWebhook(at place, r *Route) {
+func (cfg *Config) retryAsWebhook(at form.Location, r *Route) {
 	for _, to := range r.Targets {
 		if d, ok := cfg.Destinations[to].(*Webhook); !ok || d == nil {
 			return

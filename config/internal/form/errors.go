@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type Error struct {
 	excerpt string // the line, masked, and a caret below it
 }
 
-// Error is the place and the message, on one line.
+// Error is the location and the message, on one line.
 func (e *Error) Error() string {
 	where := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
 	if e.Path != "" {
@@ -38,8 +38,8 @@ func (e *Error) Text() string {
 	return text
 }
 
-// hint sets what to do about the error.
-func (e *Error) hint(format string, args ...any) *Error {
+// Fix sets the hint: what to do about the error.
+func (e *Error) Fix(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
@@ -65,7 +65,7 @@ func (e *Errors) Unwrap() []error {
 	return out
 }
 
-// arrange sorts by place and drops what an alias made twice.
+// arrange sorts by location and drops the duplicates of aliases.
 func arrange(list []*Error) []*Error {
 	slices.SortStableFunc(list, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Path, b.Path))

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"errors"
@@ -12,38 +12,49 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// scalar is a value that is written as one text. Its methods have pointer
+// Scalar is a value that is written as one text. Its methods have pointer
 // receivers.
-type scalar interface {
-	// parse sets the value. The error says what was expected and quotes
-	// nothing of the text, which may come from a secret place.
-	parse(text string) error
-	// form describes the text for people and for the schema.
-	form() form
+type Scalar interface {
+	// Parse sets the value. The error says what was expected and quotes
+	// nothing of the text, which may be a secret under a wrong key.
+	Parse(text string) error
+	// Spelling describes the text for people and for the schema.
+	Spelling() Spelling
 }
 
-// form describes how a scalar is written.
-type form struct {
-	name    string   // in one or two words
-	pattern string   // regular expression, no stricter than parse
-	enum    []string // all values, when there are few
-	example string
-	secret  bool
-	path    bool // of a file; not shown unless it looks like one
+// Spelling describes how a scalar is written.
+type Spelling struct {
+	Name    string   // in one or two words
+	Pattern string   // regular expression, no stricter than Parse
+	Enum    []string // all values, when there are few
+	Example string
+	Secret  bool
+	Path    bool // of a file; not shown unless it looks like one
+	Address bool // where $NAME is most likely a variable without braces
 }
 
-// expected is the error of a text that is not what is wanted.
-func expected(what string) error { return errors.New("expected " + what) }
+// Read reads a scalar as the file writes it.
+func Read[T any, P interface {
+	*T
+	Scalar
+}](text string) (v T, err error) {
+	err = P(&v).Parse(text)
+	return v, err
+}
+
+// Expected is the error of a text that cannot be read.
+func Expected(what string) error { return errors.New("expected " + what) }
 
 // Duration is a span of time, never negative.
 type Duration time.Duration
 
 var durationText = regexp.MustCompile(`^(?:([0-9]{1,6})d)?((?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))*)$`)
 
-func (d *Duration) parse(text string) error {
+// Parse implements [Scalar].
+func (d *Duration) Parse(text string) error {
 	parts := durationText.FindStringSubmatch(text)
 	if parts == nil || text == "" {
-		return expected("a duration with its unit, such as 200ms, 30s, 1h30m or 7d")
+		return Expected("a duration with its unit, such as 200ms, 30s, 1h30m or 7d")
 	}
 	var total time.Duration
 	if parts[1] != "" {
@@ -64,15 +75,13 @@ func (d *Duration) parse(text string) error {
 	return nil
 }
 
-// ParseDuration reads a duration as the file writes it.
-func ParseDuration(text string) (d Duration, err error) {
-	err = d.parse(text)
-	return d, err
+// Spelling implements [Scalar].
+func (*Duration) Spelling() Spelling {
+	return Spelling{Name: "duration", Pattern: durationText.String(), Example: "30s"}
 }
 
-func (*Duration) form() form {
-	return form{name: "duration", pattern: durationText.String(), example: "30s"}
-}
+// Std returns the duration as the standard library has it.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 // String writes the duration so that it can be read back: 7d, 1h30m, 200ms.
 func (d Duration) String() string {
@@ -95,9 +104,10 @@ type Size int64
 
 var sizeText = regexp.MustCompile(`^[0-9]{1,15}(\.[0-9]{1,6})?(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$`)
 
-func (s *Size) parse(text string) error {
+// Parse implements [Scalar].
+func (s *Size) Parse(text string) error {
 	if !sizeText.MatchString(text) {
-		return expected("a size with its unit, such as 64MiB (1024-based) or 1MB (1000-based)")
+		return Expected("a size with its unit, such as 64MiB (1024-based) or 1MB (1000-based)")
 	}
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64/2 {
@@ -107,8 +117,9 @@ func (s *Size) parse(text string) error {
 	return nil
 }
 
-func (*Size) form() form {
-	return form{name: "size", pattern: sizeText.String(), example: "64MiB"}
+// Spelling implements [Scalar].
+func (*Size) Spelling() Spelling {
+	return Spelling{Name: "size", Pattern: sizeText.String(), Example: "64MiB"}
 }
 
 // String writes the size exactly, in the largest unit that divides it.
@@ -132,27 +143,23 @@ var (
 	rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 )
 
-func (r *Rate) parse(text string) error {
+// Parse implements [Scalar].
+func (r *Rate) Parse(text string) error {
 	parts := rateText.FindStringSubmatch(text)
 	if parts == nil {
-		return expected("a rate such as 500/s, 30/m or 1000/h")
+		return Expected("a rate such as 500/s, 30/m or 1000/h")
 	}
 	n, err := strconv.Atoi(parts[1])
 	if err != nil {
-		return expected("a smaller rate")
+		return Expected("a smaller rate")
 	}
 	*r = Rate{Count: n, Per: rateUnits[parts[2]]}
 	return nil
 }
 
-// ParseRate reads a rate as the file writes it.
-func ParseRate(text string) (r Rate, err error) {
-	err = r.parse(text)
-	return r, err
-}
-
-func (*Rate) form() form {
-	return form{name: "rate", pattern: rateText.String(), example: "500/s"}
+// Spelling implements [Scalar].
+func (*Rate) Spelling() Spelling {
+	return Spelling{Name: "rate", Pattern: rateText.String(), Example: "500/s"}
 }
 
 // PerSecond is the rate as events per second; 0 when it is not set.
@@ -173,36 +180,18 @@ func (r Rate) String() string {
 	return ""
 }
 
-// Start is where a new route begins.
-type Start struct {
-	Kind string    // "beginning", "end", "offsets" or "time"
-	Time time.Time // for "time"
+// OneOf is the error of a text that is not in a list.
+func OneOf(values []string) error {
+	if len(values) == 1 {
+		return errors.New("must be " + values[0])
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(values, ", "))
 }
 
-func (s *Start) parse(text string) error {
-	if text == "beginning" || text == "end" || text == "offsets" {
-		*s = Start{Kind: text}
-		return nil
+// Shorten keeps a name of any length fit for a message.
+func Shorten(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:57]) + "..."
 	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return expected("beginning, end, offsets or a time such as 2026-01-31T08:00:00Z")
-	}
-	*s = Start{Kind: "time", Time: t}
-	return nil
-}
-
-func (*Start) form() form {
-	return form{
-		name: "place", example: "end",
-		pattern: `^(beginning|end|offsets|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))$`,
-	}
-}
-
-// String writes the place as it is read.
-func (s Start) String() string {
-	if s.Kind == "time" {
-		return s.Time.Format(time.RFC3339Nano)
-	}
-	return s.Kind
+	return s
 }

@@ -1,32 +1,33 @@
-package config
+package form
 
 import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // scalarValue fills a value of one of our scalar types.
-func (c *checker) scalarValue(v reflect.Value, s scalar, f field, at place) {
+func (c *Checker) scalarValue(v reflect.Value, s Scalar, f Field, at Location) {
 	n := at.node
 	if n.kind == nullNode || n.kind == mappingNode || n.kind == listNode {
 		c.expect(at, textNode)
 		return
 	}
-	if fm := s.form(); !fm.secret && (!fm.path || pathLike(n.raw)) {
+	if fm := s.Spelling(); !fm.Secret && (!fm.Path || pathLike(n.raw)) {
 		c.show(n)
 	}
-	if f.required && n.text == "" {
-		c.add(at, "must not be empty").hint("give it a value")
+	if f.Required && n.text == "" {
+		c.Add(at, "must not be empty").Fix("give it a value")
 		return
 	}
 	old := reflect.ValueOf(v.Interface())
-	if err := s.parse(n.text); err != nil {
+	if err := s.Parse(n.text); err != nil {
 		v.Set(old)
-		c.add(at, "%v, found %s", err, n.quote())
+		c.Add(at, "%v, found %s", err, n.quote())
 		return
 	}
 	if n.kind != textNode {
@@ -35,7 +36,7 @@ func (c *checker) scalarValue(v reflect.Value, s scalar, f field, at place) {
 		return
 	}
 	c.variables(at, s)
-	if s.form().secret {
+	if s.Spelling().Secret {
 		c.mask(n, s)
 		if c.literal == nil && !n.fromEnv && n.text != "" && fmt.Sprint(v.Interface()) != n.text {
 			c.literal = &at
@@ -51,7 +52,7 @@ func (c *checker) scalarValue(v reflect.Value, s scalar, f field, at place) {
 }
 
 // basic fills a string, a number or a boolean.
-func (c *checker) basic(v reflect.Value, f field, at place) {
+func (c *Checker) basic(v reflect.Value, f Field, at Location) {
 	n := at.node
 	if n.kind == mappingNode || n.kind == listNode || n.kind == nullNode {
 		c.expect(at, basicKind(v))
@@ -63,9 +64,9 @@ func (c *checker) basic(v reflect.Value, f field, at place) {
 		return
 	}
 	if n.quoted && !n.fromEnv || !parseBasic(v, n.text) {
-		err := c.add(at, "expected %s, found %s", wantText(v), n.quote())
+		err := c.Add(at, "expected %s, found %s", wantText(v), n.quote())
 		if n.quoted && parseBasic(reflect.New(v.Type()).Elem(), n.text) {
-			err.hint("remove the quotes")
+			err.Fix("remove the quotes")
 		}
 		return
 	}
@@ -80,45 +81,45 @@ func (c *checker) basic(v reflect.Value, f field, at place) {
 }
 
 // text fills a string, which may have to be one of a few.
-func (c *checker) text(v reflect.Value, f field, at place) {
+func (c *Checker) text(v reflect.Value, f Field, at Location) {
 	n := at.node
 	switch {
-	case f.enum != nil && !slices.Contains(f.enum, n.text): // before its kind: quotes would not help a number
-		err := c.add(at, "%v, found %s", oneOf(f.enum), n.quote())
-		if near := nearest(n.text, f.enum); near != "" {
-			err.hint("did you mean %s?", near)
+	case f.Enum != nil && !slices.Contains(f.Enum, n.text): // before its kind: quotes would not help a number
+		err := c.Add(at, "%v, found %s", OneOf(f.Enum), n.quote())
+		if near := Nearest(n.text, f.Enum); near != "" {
+			err.Fix("did you mean %s?", near)
 		}
 	case !c.expect(at, textNode):
-	case f.required && n.text == "":
-		c.add(at, "must not be empty").hint("give it a value")
+	case f.Required && n.text == "":
+		c.Add(at, "must not be empty").Fix("give it a value")
 	default:
 		v.SetString(n.text)
 	}
 }
 
 // bounds compares a value with the least and the most that its field allows.
-func (c *checker) bounds(f field, at place, compare func(bound string) int) {
-	if f.min != "" && compare(f.min) < 0 {
-		c.add(at, "must be at least %s, found %s", f.min, at.node.quote()).hint("allowed: %s", rangeText(f))
+func (c *Checker) bounds(f Field, at Location, compare func(bound string) int) {
+	if f.Min != "" && compare(f.Min) < 0 {
+		c.Add(at, "must be at least %s, found %s", f.Min, at.node.quote()).Fix("allowed: %s", RangeText(f))
 	}
-	if f.max != "" && compare(f.max) > 0 {
-		c.add(at, "must be at most %s, found %s", f.max, at.node.quote()).hint("allowed: %s", rangeText(f))
+	if f.Max != "" && compare(f.Max) > 0 {
+		c.Add(at, "must be at most %s, found %s", f.Max, at.node.quote()).Fix("allowed: %s", RangeText(f))
 	}
 }
 
-// rangeText writes the bounds of a field for people.
-func rangeText(f field) string {
+// RangeText writes the bounds of a field for people.
+func RangeText(f Field) string {
 	text := "any"
 	switch {
-	case f.min != "" && f.max != "":
-		text = f.min + " to " + f.max
-	case f.min != "":
-		text = "at least " + f.min
-	case f.max != "":
-		text = "at most " + f.max
+	case f.Min != "" && f.Max != "":
+		text = f.Min + " to " + f.Max
+	case f.Min != "":
+		text = "at least " + f.Min
+	case f.Max != "":
+		text = "at most " + f.Max
 	}
-	if f.hasDef {
-		text += ", default " + f.def
+	if f.HasDefault {
+		text += ", default " + f.Default
 	}
 	return text
 }
@@ -126,7 +127,7 @@ func rangeText(f field) string {
 // setText sets a value from a tag, which tests have shown to be right.
 func setText(v reflect.Value, text string) {
 	if s, ok := asScalar(v); ok {
-		_ = s.parse(text)
+		_ = s.Parse(text)
 		return
 	}
 	parseBasic(v, text)
@@ -179,8 +180,8 @@ func wantText(v reflect.Value) string {
 	return "a number"
 }
 
-// listNames writes names for a hint, the first ones when there are many.
-func listNames(names []string) string {
+// ListNames writes names for a hint, the first ones when there are many.
+func ListNames(names []string) string {
 	const most = 20
 	if len(names) == 0 {
 		return "none"
@@ -191,8 +192,8 @@ func listNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// nearest returns the candidate that a misspelt name most likely means, or "".
-func nearest(name string, candidates []string) string {
+// Nearest returns the candidate that a misspelt name most likely means, or "".
+func Nearest(name string, candidates []string) string {
 	best, least := "", min(max(1, len(name)/3), 2)+1
 	if len(name) > 64 {
 		return "" // not a name
@@ -228,4 +229,33 @@ func distance(a, b string) int {
 		prev, row = row, next
 	}
 	return row[len(b)]
+}
+
+var (
+	// unexpanded is a variable without braces, which is not replaced.
+	unexpanded = regexp.MustCompile(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
+
+	// unexpandedPart is one somewhere in a text.
+	unexpandedPart = regexp.MustCompile(`\$[A-Za-z_]`)
+)
+
+// Unexpanded reports whether a text is a variable without braces, which is not replaced.
+func Unexpanded(text string) bool { return unexpanded.MatchString(text) }
+
+// variables warns about $NAME where ${NAME} is meant: anywhere in an address, and
+// as the whole of a secret, which may hold a dollar sign of its own.
+func (c *Checker) variables(at Location, s Scalar) {
+	text := strings.ReplaceAll(at.node.raw, "$$", "")
+	found := Unexpanded(text)
+	switch of := s.Spelling(); {
+	case of.Address && of.Secret:
+		found = !found && unexpandedPart.MatchString(text) // the whole is no URL, which is an error
+	case of.Address:
+		found = unexpandedPart.MatchString(text)
+	case !of.Secret:
+		return
+	}
+	if found {
+		c.Warn(at, "holds a $NAME without braces, which is not replaced").Fix("write ${NAME}; $$ stands for a dollar sign")
+	}
 }

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"fmt"
@@ -12,17 +12,11 @@ import (
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_/.][A-Za-z0-9_/.-]*$`)
 
-// String is [Config.Redacted].
-func (cfg Config) String() string { return cfg.Redacted() }
-
-// GoString is [Config.Redacted], for %#v.
-func (cfg Config) GoString() string { return cfg.Redacted() }
-
-// Redacted writes the configuration as YAML in the form of the file: with its
-// defaults, lists in to: written out, and every secret as ***.
-func (cfg Config) Redacted() string {
+// Redact writes a configuration, given as a pointer, as YAML in the form of the file, with its defaults and every
+// secret as ***.
+func Redact(cfg any) string {
 	var w redacter
-	w.structure(reflect.ValueOf(&cfg).Elem(), 0)
+	w.structure(reflect.ValueOf(cfg).Elem(), 0)
 	return w.out.String()
 }
 
@@ -37,9 +31,9 @@ func (r *redacter) line(depth int, format string, args ...any) {
 
 // structure writes the fields that are set.
 func (r *redacter) structure(v reflect.Value, depth int) {
-	for _, f := range fieldsOf(v.Type()) {
-		if !f.isKey {
-			r.value(f.name, v.Field(f.index), depth)
+	for _, f := range fields(v.Type()) {
+		if !f.IsKey {
+			r.value(f.Name, f.of(v), depth)
 		}
 	}
 }
@@ -75,9 +69,6 @@ func (r *redacter) value(key string, v reflect.Value, depth int) {
 	}
 }
 
-// kinded is a source or a destination.
-type kinded interface{ Kind() string }
-
 func (r *redacter) mapping(key string, v reflect.Value, depth int) {
 	if v.Len() == 0 {
 		return
@@ -89,7 +80,7 @@ func (r *redacter) mapping(key string, v reflect.Value, depth int) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name]
-		if k, ok := reflect.TypeAssert[kinded](value); ok {
+		if k, ok := reflect.TypeAssert[Kinded](value); ok {
 			r.line(depth+1, "%s:", name)
 			r.line(depth+2, "type: %s", k.Kind())
 			r.structure(value.Elem().Elem(), depth+2)
@@ -109,12 +100,12 @@ func (r *redacter) list(key string, v reflect.Value, depth int) {
 	if f, ok := keyField(v.Type().Elem()); ok {
 		r.line(depth, "%s:", key)
 		for i := range v.Len() {
-			r.line(depth+1, "%s:", v.Index(i).Field(f.index))
+			r.line(depth+1, "%s:", f.of(v.Index(i)))
 			r.structure(v.Index(i), depth+2)
 		}
 		return
 	}
-	if _, ok := registries[v.Type().Elem()]; ok {
+	if v.Type().Elem().Implements(reflect.TypeFor[Kinded]()) {
 		r.line(depth, "%s:", key)
 		for i := range v.Len() {
 			r.layer(v.Index(i), depth+1)
@@ -130,7 +121,7 @@ func (r *redacter) list(key string, v reflect.Value, depth int) {
 
 // layer writes one middleware.
 func (r *redacter) layer(v reflect.Value, depth int) {
-	k, ok := reflect.TypeAssert[Middleware](v)
+	k, ok := reflect.TypeAssert[Kinded](v)
 	if !ok {
 		return
 	}
@@ -144,12 +135,12 @@ func scalarText(v reflect.Value) (string, bool) {
 	if v.Kind() == reflect.Interface {
 		return "", false
 	}
-	if fm, ok := formOf(v.Type()); ok {
+	if fm, ok := SpellingOf(v.Type()); ok {
 		text := fmt.Sprint(v.Interface())
 		if text == "" {
 			return "", true
 		}
-		if fm.secret {
+		if fm.Secret {
 			return strconv.Quote(text), true
 		}
 		return quoteYAML(maskURL(text)), true

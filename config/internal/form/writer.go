@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"encoding/json"
@@ -10,26 +10,17 @@ import (
 	"strings"
 )
 
-// Build completes and checks a configuration built in Go, by the rules of the
-// file: fields that are zero get the file's defaults, and the error is an
-// [*Errors] whose paths name the fields as the file does. Nothing in it is a
-// variable: ${NAME} is that text. A middleware list that is nil is the default
-// stack, an empty one no middleware.
-//
-// The contents of secret files (Admin.Tokens, Webhook.SecretsFile) cannot be given
-// here, because a file has only their path.
-func Build(c Config) (*Config, error) {
-	w := &goWriter{}
-	w.value(reflect.ValueOf(c))
-	if len(w.errs) > 0 {
-		return nil, errors.Join(w.errs...)
-	}
-	return Parse("configuration", []byte(w.text.String()), nil)
+// Write writes a configuration that was built in Go as the text of a file. Fields with the file's default are left out,
+// unless full reports that the type of the field, or of its struct, is to be written in full.
+func Write(cfg any, full func(reflect.Type) bool) (string, error) {
+	w := &goWriter{full: full}
+	w.value(reflect.ValueOf(cfg))
+	return w.text.String(), errors.Join(w.errs...)
 }
 
-// goWriter writes a configuration as the text of a file: YAML in flow style, which
-// is JSON with keys in a given order.
+// goWriter writes YAML in flow style, which is JSON with keys in a given order.
 type goWriter struct {
+	full func(reflect.Type) bool
 	text strings.Builder
 	path []string
 	errs []error
@@ -100,15 +91,15 @@ func (w *goWriter) structure(v reflect.Value, kind string) {
 		entry("type")
 		w.quoted(kind)
 	}
-	for _, f := range fieldsOf(v.Type()) {
-		value := v.Field(f.index)
+	for _, f := range fields(v.Type()) {
+		value := f.of(v)
 		switch {
-		case f.isKey || value.IsZero() || isDefault(value, f) && !hasPresets(v.Type()) && !hasPresets(f.typ): // an empty list that is not nil is not zero
-		case f.lines:
-			w.errs = append(w.errs, fmt.Errorf("config: %s: the content of a file cannot be given in Go", strings.Join(append(w.path, f.name), ".")))
+		case f.IsKey || value.IsZero() || isDefault(value, f) && !w.full(v.Type()) && !w.full(f.Type): // an empty list that is not nil is not zero
+		case f.Lines:
+			w.errs = append(w.errs, fmt.Errorf("config: %s: the content of a file cannot be given in Go", strings.Join(append(w.path, f.Name), ".")))
 		default:
-			entry(f.name)
-			w.path = append(w.path, f.name)
+			entry(f.Name)
+			w.path = append(w.path, f.Name)
 			w.value(value)
 			w.path = w.path[:len(w.path)-1]
 		}
@@ -116,21 +107,11 @@ func (w *goWriter) structure(v reflect.Value, kind string) {
 	w.text.WriteString("}")
 }
 
-// hasPresets reports whether layouts or destinations have defaults of their own for a section: then one that is set in
-// Go is written, even where it says the usual default.
-func hasPresets(t reflect.Type) bool {
-	return t == reflect.TypeFor[Poll]() || t == reflect.TypeFor[Retry]() || t == reflect.TypeFor[Poison]()
-}
-
 // isDefault reports whether a field has what the file would give it. Some keys must
 // not be given where they have no meaning, even with their default.
-func isDefault(v reflect.Value, f field) bool {
-	def := reflect.New(f.typ).Elem()
-	if _, ok := formOf(f.typ); !ok && f.typ.Kind() == reflect.Struct {
-		setDefaults(def)
-	} else if f.hasDef {
-		setText(def, f.def)
-	}
+func isDefault(v reflect.Value, f Field) bool {
+	def := reflect.New(f.Type).Elem()
+	f.setDefault(def)
 	return reflect.DeepEqual(v.Interface(), def.Interface())
 }
 
@@ -157,7 +138,7 @@ func (w *goWriter) mapping(v reflect.Value) {
 // registered writes a source or a destination with its type, and anything else as
 // it is.
 func (w *goWriter) registered(v reflect.Value) {
-	kinded, ok := reflect.TypeAssert[interface{ Kind() string }](v)
+	kinded, ok := reflect.TypeAssert[Kinded](v)
 	if v.Kind() != reflect.Interface || !ok || v.Elem().IsNil() {
 		w.value(v)
 		return
@@ -179,15 +160,15 @@ func (w *goWriter) list(v reflect.Value) {
 			w.text.WriteString(", ")
 		}
 		item := v.Index(i)
-		m, isLayer := reflect.TypeAssert[Middleware](item)
+		kinded, isLayer := reflect.TypeAssert[Kinded](item)
 		switch {
 		case byKey:
-			w.quoted(item.Field(key.index).String())
+			w.quoted(key.of(item).String())
 			w.text.WriteString(": ")
 			w.structure(item, "")
 		case isLayer && !item.Elem().IsNil():
 			w.text.WriteString("{")
-			w.quoted(m.Kind())
+			w.quoted(kinded.Kind())
 			w.text.WriteString(": ")
 			w.structure(item.Elem().Elem(), "")
 			w.text.WriteString("}")

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"github.com/goccy/go-yaml/ast"
@@ -7,7 +7,7 @@ import (
 
 // reader converts the YAML library's tree into [node]s.
 type reader struct {
-	*checker
+	*Checker
 	anchors map[string]*node
 }
 
@@ -59,7 +59,7 @@ func (r *reader) scalar(n ast.Node, path string) *node {
 	default:
 		return r.refuse(tok, path, "this part of YAML is not used here", "write a plain value")
 	}
-	out.raw = unshield(tok.Value)
+	out.raw = Unshield(tok.Value)
 	out.text = out.raw
 	r.expand(out, path)
 	return out
@@ -82,8 +82,8 @@ func (r *reader) mapping(tok *token.Token, values []*ast.MappingValueNode, path 
 			value.line, value.col = key.line, key.col
 		}
 		if first := out.get(key.text); first != nil {
-			r.add(place{key, nil, joinPath(path, key.text), true}, "the key %s is given twice", keyText(key)).
-				hint("it was first given in line %d; keep one of them", first.key.line)
+			r.Add(Location{key, nil, joinPath(path, key.text), true}, "the key %s is given twice", keyText(key)).
+				Fix("it was first given in line %d; keep one of them", first.key.line)
 			continue
 		}
 		out.add(entry{key, value})
@@ -110,7 +110,7 @@ func (r *reader) mapKey(n ast.MapKeyNode, path string) *node {
 			return nil
 		}
 		key := newNode(textNode, tok)
-		key.text = unshield(tok.Value)
+		key.text = Unshield(tok.Value)
 		key.raw = key.text
 		return key
 	}
@@ -131,7 +131,7 @@ func (r *reader) alias(n *ast.AliasNode, path string) *node {
 func (r *reader) refuse(tok *token.Token, path, message, hint string) *node {
 	out := newNode(nullNode, tok)
 	out.bad = true
-	r.add(place{out, nil, path, true}, "%s", message).hint("%s", hint)
+	r.Add(Location{out, nil, path, true}, "%s", message).Fix("%s", hint)
 	return out
 }
 

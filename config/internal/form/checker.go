@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"fmt"
@@ -9,8 +9,10 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// checker carries one parse: the source, and what was found in it.
-type checker struct {
+// Checker carries one parse: the source, and what was found in it.
+type Checker struct {
+	*Declaration
+
 	file   string
 	lines  []string // of the source, without line ends
 	env    func(string) (string, bool)
@@ -18,27 +20,28 @@ type checker struct {
 	shown  map[*token.Token]bool   // what excerpts may show
 	masks  map[*token.Token]string // what excerpts show in place of the rest; without an entry ***
 
-	exposed bool   // every user of the machine can read the file
-	literal *place // the first secret that the file itself holds
+	exposed bool      // every user of the machine can read the file
+	literal *Location // the first secret that the file itself holds
 
 	errors []*Error
 	warned []*Error
 	noted  []*Error
 }
 
-func newChecker(file, src string, env func(string) (string, bool)) *checker {
+// Text begins to read a text; file is its name in messages. env looks variables up, as [os.LookupEnv] does; nil knows none.
+func (d *Declaration) Text(file, src string, env func(string) (string, bool)) *Checker {
 	src = strings.TrimPrefix(src, "\ufeff")
 	src = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(src)
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	return &checker{
-		file: file, lines: strings.Split(src, "\n"), env: env, shown: map[*token.Token]bool{}, masks: map[*token.Token]string{},
+	return &Checker{
+		Declaration: d, file: file, lines: strings.Split(src, "\n"), env: env, shown: map[*token.Token]bool{}, masks: map[*token.Token]string{},
 	}
 }
 
-// add reports an error at a place.
-func (c *checker) add(at place, format string, args ...any) *Error {
+// Add reports an error at a location.
+func (c *Checker) Add(at Location, format string, args ...any) *Error {
 	e := c.finding(at, format, args...)
 	c.errors = append(c.errors, e)
 	if at.found {
@@ -47,29 +50,29 @@ func (c *checker) add(at place, format string, args ...any) *Error {
 	return e
 }
 
-// retract takes errors of a place and of what is inside of it back.
-func (c *checker) retract(path string) {
+// Retract removes the errors at a location and inside of it.
+func (c *Checker) Retract(at Location) {
 	c.errors = slices.DeleteFunc(c.errors, func(e *Error) bool {
-		inside, ok := strings.CutPrefix(e.Path, path)
+		inside, ok := strings.CutPrefix(e.Path, at.path)
 		return ok && (inside == "" || inside[0] == '.' || inside[0] == '[')
 	})
 }
 
-// warn reports what need not prevent a start.
-func (c *checker) warn(at place, format string, args ...any) *Error {
+// Warn reports what need not prevent a start.
+func (c *Checker) Warn(at Location, format string, args ...any) *Error {
 	e := c.finding(at, format, args...)
 	c.warned = append(c.warned, e)
 	return e
 }
 
-// note reports what a default makes of the file, where that may surprise.
-func (c *checker) note(at place, format string, args ...any) *Error {
+// Note reports the effect of a default that a reader of the file might not expect.
+func (c *Checker) Note(at Location, format string, args ...any) *Error {
 	e := c.finding(at, format, args...)
 	c.noted = append(c.noted, e)
 	return e
 }
 
-func (c *checker) finding(at place, format string, args ...any) *Error {
+func (c *Checker) finding(at Location, format string, args ...any) *Error {
 	n := at.node
 	if !at.found && at.name != nil {
 		n = at.name // a missing key: its mapping's own name says more than a brace
@@ -81,7 +84,7 @@ func (c *checker) finding(at place, format string, args ...any) *Error {
 
 // at makes an error whose position is inside the file, whatever the YAML
 // library says.
-func (c *checker) at(line, col int, message string) *Error {
+func (c *Checker) at(line, col int, message string) *Error {
 	line = min(max(line, 1), len(c.lines))
 	col = min(max(col, 1), len([]rune(c.lines[line-1]))+1)
 	return &Error{File: c.file, Line: line, Column: col, Message: message}
@@ -89,7 +92,7 @@ func (c *checker) at(line, col int, message string) *Error {
 
 // show lets excerpts and messages show a key or value, unless something about
 // it suggests a secret inside.
-func (c *checker) show(n *node) {
+func (c *Checker) show(n *node) {
 	if suspicious(n) {
 		return
 	}
@@ -104,7 +107,7 @@ var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
 
 // mask gives excerpts what they may show of a secret: the variable that it comes
 // from, or a URL without its password. All else is ***.
-func (c *checker) mask(n *node, s scalar) {
+func (c *Checker) mask(n *node, s Scalar) {
 	u, isURL := s.(*SecretURL)
 	switch {
 	case n.tok == nil || n.tok.Origin != "" && strings.Contains(strings.TrimSpace(n.tok.Origin), "\n"):
@@ -117,7 +120,7 @@ func (c *checker) mask(n *node, s scalar) {
 
 // result is nil or an *Errors. Excerpts are made last: only then is it known
 // what may be shown.
-func (c *checker) result() error {
+func (c *Checker) result() error {
 	if len(c.errors) == 0 {
 		return nil
 	}
@@ -127,8 +130,13 @@ func (c *checker) result() error {
 	return &Errors{arrange(c.errors)}
 }
 
-// finish orders what need not prevent a start, with excerpts.
-func (c *checker) finish(list []*Error) []*Error {
+// Findings returns the warnings and the notes, in order of line.
+func (c *Checker) Findings() (warnings, notes []*Error) {
+	return c.finish(c.warned), c.finish(c.noted)
+}
+
+// finish orders findings and adds their excerpts.
+func (c *Checker) finish(list []*Error) []*Error {
 	for _, e := range list {
 		e.excerpt = c.excerpt(e.Line, e.Column)
 	}

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"regexp"
@@ -20,8 +20,8 @@ const (
 // backslashes stay: inside of a quoted string they must do their work.
 const shielded = "{}[],:#&*!|>%@`?- "
 
-// shieldVariables hides the insides of all ${...} of a line from YAML.
-func shieldVariables(line string) string {
+// ShieldVariables hides the insides of all ${...} of a line from YAML.
+func ShieldVariables(line string) string {
 	var b strings.Builder
 	for {
 		i := strings.Index(line, "${")
@@ -44,8 +44,8 @@ func shieldVariables(line string) string {
 	}
 }
 
-// unshield brings hidden characters back.
-func unshield(text string) string {
+// Unshield brings hidden characters back.
+func Unshield(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= shield && r <= shieldLast {
 			return r - shield
@@ -56,7 +56,7 @@ func unshield(text string) string {
 
 // expand puts variables into a scalar; path is for messages. Without ${ and $$
 // the text stays as it is.
-func (c *checker) expand(n *node, path string) {
+func (c *Checker) expand(n *node, path string) {
 	if !strings.Contains(n.raw, "${") && !strings.Contains(n.raw, "$$") {
 		return
 	}
@@ -91,7 +91,7 @@ func (c *checker) expand(n *node, path string) {
 
 // variable looks up NAME or NAME:-DEFAULT; the default also stands in for an
 // empty variable.
-func (c *checker) variable(n *node, path, text string) string {
+func (c *Checker) variable(n *node, path, text string) string {
 	n.fromEnv = true
 	name, fallback, hasFallback := strings.Cut(text, ":-")
 	if !variableName.MatchString(name) {
@@ -103,15 +103,15 @@ func (c *checker) variable(n *node, path, text string) string {
 	case hasFallback && value == "":
 		return fallback
 	case !ok:
-		c.add(place{n, nil, path, true}, "the environment variable %s is not set", name).
-			hint("set it, or write ${%s:-default}", name)
+		c.Add(Location{n, nil, path, true}, "the environment variable %s is not set", name).
+			Fix("set it, or write ${%s:-default}", name)
 		n.bad = true
 	}
 	return value
 }
 
-func (c *checker) badVariable(n *node, path, message string) {
-	c.add(place{n, nil, path, true}, "%s", message).
-		hint("write ${NAME} or ${NAME:-default}; $$ stands for a dollar sign")
+func (c *Checker) badVariable(n *node, path, message string) {
+	c.Add(Location{n, nil, path, true}, "%s", message).
+		Fix("write ${NAME} or ${NAME:-default}; $$ stands for a dollar sign")
 	n.bad = true
 }

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 // excerpt is a source line with a caret below one of its columns. It shows what
 // has been decoded into fields that are not secret, and the marks of YAML; all
 // else is masked, because under a misspelt key anything may be a secret.
-func (c *checker) excerpt(line, col int) string {
+func (c *Checker) excerpt(line, col int) string {
 	text, col := c.maskLine(line, col)
 	text, col = window([]rune(text), col)
 	number := fmt.Sprintf("%4d", line)
@@ -20,10 +20,10 @@ func (c *checker) excerpt(line, col int) string {
 }
 
 // maskLine returns what may be shown of a line, and where a column is in it.
-func (c *checker) maskLine(line, col int) (string, int) {
+func (c *Checker) maskLine(line, col int) (string, int) {
 	source := []rune(c.lines[line-1])
 	if c.tokens == nil {
-		return maskWords(source, col)
+		return c.maskWords(source, col)
 	}
 	m := masker{caret: col}
 	at := 0
@@ -40,7 +40,7 @@ func (c *checker) maskLine(line, col int) (string, int) {
 			m.copy(source[:start], isBlank(source[:start]), 0, masked)
 		}
 		isKey := i+1 < len(c.tokens[line]) && c.tokens[line][i+1].Type == token.MappingValueType
-		m.copy(source[start:end], c.shown[t] || isMark(t.Type) || isKey && vocabulary()[t.Value], start, cmp.Or(c.masks[t], masked))
+		m.copy(source[start:end], c.shown[t] || isMark(t.Type) || isKey && c.vocabulary()[t.Value], start, cmp.Or(c.masks[t], masked))
 		at = end
 	}
 	if len(c.tokens[line]) == 0 {
@@ -94,12 +94,12 @@ var word = regexp.MustCompile(`[^\s\[\]{},:"'#-]+(?:-[^\s\[\]{},:"'#-]+)*`)
 
 // maskWords shows punctuation and words of our own vocabulary only: in a line
 // that is not YAML any word may be a secret.
-func maskWords(source []rune, col int) (string, int) {
+func (c *Checker) maskWords(source []rune, col int) (string, int) {
 	text := plain(source)
 	if i := strings.Index(text, " #"); i >= 0 {
 		text = text[:i]
 	}
-	show := vocabulary()
+	show := c.vocabulary()
 	var b strings.Builder
 	last, column := 0, 0
 	for _, span := range append(word.FindAllStringIndex(text, -1), []int{len(text), len(text)}) {

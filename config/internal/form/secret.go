@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"fmt"
@@ -52,15 +52,17 @@ func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String(
 // MarshalText masks the text in JSON, YAML and logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-func (s *Secret) parse(text string) error {
+// Parse implements [Scalar].
+func (s *Secret) Parse(text string) error {
 	if strings.ContainsAny(text, "\r\n\x00") {
-		return expected("a single line of text")
+		return Expected("a single line of text")
 	}
 	*s = NewSecret(text)
 	return nil
 }
 
-func (*Secret) form() form { return form{name: "string", secret: true} }
+// Spelling implements [Scalar].
+func (*Secret) Spelling() Spelling { return Spelling{Name: "string", Secret: true} }
 
 // SecretURL is a URL (or path) whose password and parameters are secret: it
 // prints without them.
@@ -139,9 +141,11 @@ func (s SecretURL) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.Stri
 // MarshalText masks the secret parts in JSON, YAML and logs.
 func (s SecretURL) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-func (s *SecretURL) parse(text string) error { return s.secret.parse(text) }
+// Parse implements [Scalar].
+func (s *SecretURL) Parse(text string) error { return s.secret.Parse(text) }
 
-func (*SecretURL) form() form { return form{name: "URL", secret: true} }
+// Spelling implements [Scalar].
+func (*SecretURL) Spelling() Spelling { return Spelling{Name: "URL", Secret: true, Address: true} }
 
 var (
 	urlLogin = regexp.MustCompile(`(://)[^/\s]*@`)

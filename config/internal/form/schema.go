@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"encoding/json"
@@ -17,11 +17,11 @@ const variable = `\$\{[^}]+\}|\$\$`
 // Schema returns the JSON Schema (draft 2020-12) of the configuration file, for
 // editors. It says what a schema can say: references between names, the order
 // of middleware and the like are checked when a file is loaded.
-func Schema() []byte {
-	s := schemaMaker{defs: object{"variable": object{"type": "string", "pattern": variable}}}
-	root := s.structure(reflect.TypeFor[Config](), "")
+func (d *Declaration) Schema(title string) []byte {
+	s := schemaMaker{d, object{"variable": object{"type": "string", "pattern": variable}}}
+	root := s.structure(d.Root, "")
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "Outrider configuration"
+	root["title"] = title
 	root["$defs"] = s.defs
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
@@ -31,7 +31,10 @@ func Schema() []byte {
 }
 
 // schemaMaker collects the schemas of kinds under $defs.
-type schemaMaker struct{ defs object }
+type schemaMaker struct {
+	*Declaration
+	defs object
+}
 
 // structure is the schema of a mapping; kind is the value of its type key, if
 // it has one.
@@ -41,28 +44,28 @@ func (s schemaMaker) structure(t reflect.Type, kind string) object {
 		properties["type"] = object{"const": kind}
 		required = append(required, "type")
 	}
-	for _, f := range fieldsOf(t) {
-		if f.isKey {
+	for _, f := range s.Fields(t) {
+		if f.IsKey {
 			continue
 		}
-		properties[f.name] = s.field(f)
+		properties[f.Name] = s.field(f)
 		switch {
-		case f.secret() && f.typ.Kind() != reflect.Map:
-			file := f.name + "_file"
-			properties[file] = object{"type": "string", "description": "File that holds " + f.name + "."}
-			rules = append(rules, object{"not": object{"required": []string{f.name, file}}})
-			if f.required {
+		case f.Secret() && f.Type.Kind() != reflect.Map:
+			file := f.Name + "_file"
+			properties[file] = object{"type": "string", "description": "File that holds " + f.Name + "."}
+			rules = append(rules, object{"not": object{"required": []string{f.Name, file}}})
+			if f.Required {
 				rules = append(rules, object{"anyOf": []any{
-					object{"required": []string{f.name}}, object{"required": []string{file}},
+					object{"required": []string{f.Name}}, object{"required": []string{file}},
 				}})
 			}
-		case f.secret():
-			properties[f.name+"_file"] = object{
+		case f.Secret():
+			properties[f.Name+"_file"] = object{
 				"type": "object", "additionalProperties": object{"type": "string"},
-				"description": "Files that hold values of " + f.name + ".",
+				"description": "Files that hold values of " + f.Name + ".",
 			}
-		case f.required:
-			required = append(required, f.name)
+		case f.Required:
+			required = append(required, f.Name)
 		}
 	}
 	out := object{"type": "object", "properties": properties, "additionalProperties": false}
@@ -76,18 +79,18 @@ func (s schemaMaker) structure(t reflect.Type, kind string) object {
 }
 
 // field is the schema of a key: that of its type, with description and default.
-func (s schemaMaker) field(f field) object {
-	out := s.value(f.typ, f)
-	out["description"] = f.doc
-	if f.hasDef {
+func (s schemaMaker) field(f Field) object {
+	out := s.value(f.Type, f)
+	out["description"] = f.Doc
+	if f.HasDefault {
 		out["default"] = defaultValue(f)
 	}
 	return out
 }
 
 // value is the schema of a type within the bounds of a field.
-func (s schemaMaker) value(t reflect.Type, f field) object {
-	if fm, ok := formOf(t); ok {
+func (s schemaMaker) value(t reflect.Type, f Field) object {
+	if fm, ok := SpellingOf(t); ok {
 		return textSchema(fm, f)
 	}
 	switch t.Kind() {
@@ -103,7 +106,7 @@ func (s schemaMaker) value(t reflect.Type, f field) object {
 	case reflect.Slice:
 		return s.list(t, f)
 	case reflect.String:
-		return textSchema(form{enum: f.enum}, f)
+		return textSchema(Spelling{Enum: f.Enum}, f)
 	case reflect.Bool:
 		return orVariable(object{"type": "boolean"})
 	case reflect.Int:
@@ -113,20 +116,20 @@ func (s schemaMaker) value(t reflect.Type, f field) object {
 }
 
 // textSchema is the schema of a text of some form.
-func textSchema(fm form, f field) object {
+func textSchema(fm Spelling, f Field) object {
 	out := object{"type": "string"}
-	if f.required {
+	if f.Required {
 		out["minLength"] = 1
 	}
-	if fm.example != "" {
-		out["examples"] = []string{fm.example}
+	if fm.Example != "" {
+		out["examples"] = []string{fm.Example}
 	}
-	if fm.enum != nil {
-		out["enum"] = fm.enum
+	if fm.Enum != nil {
+		out["enum"] = fm.Enum
 		return orVariable(out)
 	}
-	if fm.pattern != "" {
-		out["pattern"] = fm.pattern
+	if fm.Pattern != "" {
+		out["pattern"] = fm.Pattern
 		return orVariable(out)
 	}
 	return out
@@ -142,8 +145,8 @@ func orNull(schema object) object {
 	return schema
 }
 
-func bounded(schema object, f field) object {
-	for key, text := range map[string]string{"minimum": f.min, "maximum": f.max} {
+func bounded(schema object, f Field) object {
+	for key, text := range map[string]string{"minimum": f.Min, "maximum": f.Max} {
 		if n, err := strconv.ParseFloat(text, 64); err == nil {
 			schema[key] = n
 		}
@@ -151,18 +154,18 @@ func bounded(schema object, f field) object {
 	return schema
 }
 
-func (s schemaMaker) mapping(t reflect.Type, f field) object {
+func (s schemaMaker) mapping(t reflect.Type, f Field) object {
 	out := object{"type": "object"}
-	if r, ok := registries[t.Elem()]; ok {
+	if r := s.Registry(t.Elem()); r != nil {
 		out["additionalProperties"] = s.kinds(r)
-		out["propertyNames"] = object{"pattern": routeName.String()}
+		out["propertyNames"] = object{"pattern": s.Names.String()}
 	} else {
-		out["additionalProperties"] = s.value(t.Elem(), field{required: true})
-		if fm, ok := formOf(t.Key()); ok {
-			out["propertyNames"] = object{"pattern": fm.pattern}
+		out["additionalProperties"] = s.value(t.Elem(), Field{Required: true})
+		if fm, ok := SpellingOf(t.Key()); ok {
+			out["propertyNames"] = object{"pattern": fm.Pattern}
 		}
 	}
-	if least, err := strconv.Atoi(f.min); err == nil {
+	if least, err := strconv.Atoi(f.Min); err == nil {
 		out["minProperties"] = least
 	} else {
 		out["type"] = []string{"object", "null"}
@@ -171,47 +174,47 @@ func (s schemaMaker) mapping(t reflect.Type, f field) object {
 }
 
 // kinds is the schema of something whose other keys follow from its type.
-func (s schemaMaker) kinds(r *registry) object {
+func (s schemaMaker) kinds(r *Registry) object {
 	var rules []any
-	for _, k := range r.kinds {
-		name := r.what + "." + k.name
-		def := s.structure(reflect.TypeOf(k.zero).Elem(), k.name)
-		def["description"] = k.doc
+	for _, k := range r.Kinds {
+		name := r.What + "." + k.Zero.Kind()
+		def := s.structure(k.Type(), k.Zero.Kind())
+		def["description"] = k.Doc
 		s.defs[name] = def
 		rules = append(rules, object{
-			"if":   object{"properties": object{"type": object{"const": k.name}}, "required": []string{"type"}},
+			"if":   object{"properties": object{"type": object{"const": k.Zero.Kind()}}, "required": []string{"type"}},
 			"then": object{"$ref": "#/$defs/" + name},
 		})
 	}
 	return object{
 		"type": "object", "required": []string{"type"},
-		"properties": object{"type": object{"enum": r.names()}}, "allOf": rules,
+		"properties": object{"type": object{"enum": r.Names()}}, "allOf": rules,
 	}
 }
 
-func (s schemaMaker) list(t reflect.Type, f field) object {
+func (s schemaMaker) list(t reflect.Type, f Field) object {
 	if keyed(t) {
 		return object{
 			"type": "object", "minProperties": 1,
-			"propertyNames":        object{"pattern": routeName.String()},
+			"propertyNames":        object{"pattern": s.Names.String()},
 			"additionalProperties": s.structure(t.Elem(), ""),
 		}
 	}
-	if f.lines {
+	if f.Lines {
 		return object{"type": "string"}
 	}
 	out := object{"type": "array"}
-	if r, ok := registries[t.Elem()]; ok {
+	if r := s.Registry(t.Elem()); r != nil {
 		out["items"] = s.middleware(r)
 	} else {
-		out["items"] = s.value(t.Elem(), field{required: true})
+		out["items"] = s.value(t.Elem(), Field{Required: true})
 	}
-	if least, err := strconv.Atoi(f.min); err == nil {
+	if least, err := strconv.Atoi(f.Min); err == nil {
 		out["minItems"] = least
 	}
-	if registries[t.Elem()] != nil {
+	if s.Registry(t.Elem()) != nil {
 		return object{"anyOf": []any{out, object{
-			"type": "object", "properties": object{addKey: out}, "required": []string{addKey}, "additionalProperties": false,
+			"type": "object", "properties": object{AddKey: out}, "required": []string{AddKey}, "additionalProperties": false,
 		}}}
 	}
 	if f.single {
@@ -221,22 +224,22 @@ func (s schemaMaker) list(t reflect.Type, f field) object {
 }
 
 // middleware is the schema of a list item: a name, or a name with its options.
-func (s schemaMaker) middleware(r *registry) object {
+func (s schemaMaker) middleware(r *Registry) object {
 	properties, bare := object{}, []string{}
-	for _, k := range r.kinds {
-		t := reflect.TypeOf(k.zero).Elem()
-		name := r.what + "." + k.name
+	for _, k := range r.Kinds {
+		t := k.Type()
+		name := r.What + "." + k.Zero.Kind()
 		def := s.structure(t, "")
 		if def["required"] == nil {
-			def, bare = orNull(def), append(bare, k.name)
+			def, bare = orNull(def), append(bare, k.Zero.Kind())
 		}
-		def["description"] = k.doc
+		def["description"] = k.Doc
 		s.defs[name] = def
 		options := []any{object{"$ref": "#/$defs/" + name}}
 		if f, ok := scalarField(t); ok {
-			options = append(options, s.value(f.typ, f))
+			options = append(options, s.value(f.Type, f))
 		}
-		properties[k.name] = object{"anyOf": options}
+		properties[k.Zero.Kind()] = object{"anyOf": options}
 	}
 	return object{"anyOf": []any{
 		object{"enum": bare},
@@ -251,15 +254,15 @@ func (s schemaMaker) middleware(r *registry) object {
 var numeric = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
 // defaultValue is the default as JSON.
-func defaultValue(f field) any {
-	if _, ok := formOf(f.typ); ok || f.typ.Kind() == reflect.String {
-		return f.def
+func defaultValue(f Field) any {
+	if _, ok := SpellingOf(f.Type); ok || f.Type.Kind() == reflect.String {
+		return f.Default
 	}
-	if f.typ.Kind() == reflect.Bool {
-		return f.def == "true"
+	if f.Type.Kind() == reflect.Bool {
+		return f.Default == "true"
 	}
-	if numeric.MatchString(f.def) {
-		return json.Number(f.def)
+	if numeric.MatchString(f.Default) {
+		return json.Number(f.Default)
 	}
-	return f.def
+	return f.Default
 }

@@ -1,12 +1,65 @@
 package config
 
 import (
-	"slices"
-	"strings"
+	"reflect"
+
+	"github.com/outriderhq/outrider/config/internal/form"
 )
 
+// The types of values, whose decoder is package form.
+type (
+	// Error is one mistake in a configuration, or a warning. None of its fields holds a secret.
+	Error = form.Error
+	// Errors lists all mistakes of a configuration, in order of line.
+	Errors = form.Errors
+	// Secret is a text that no way of printing shows. The zero value is "not set".
+	Secret = form.Secret
+	// SecretURL is a URL (or path) that prints without its password and parameters.
+	SecretURL = form.SecretURL
+	// File is the path of a file.
+	File = form.File
+	// Duration is a span of time, never negative.
+	Duration = form.Duration
+	// Size is a number of bytes.
+	Size = form.Size
+	// Rate is a number of events per unit of time.
+	Rate = form.Rate
+)
+
+// NewSecret makes a secret of a text; an empty text is "not set".
+func NewSecret(text string) Secret { return form.NewSecret(text) }
+
+// NewSecretURL makes a secret URL of its text.
+func NewSecretURL(text string) SecretURL { return form.NewSecretURL(text) }
+
+// ParseDuration reads a duration as the file writes it.
+func ParseDuration(text string) (d Duration, err error) { return form.Read[Duration](text) }
+
+// ParseRate reads a rate as the file writes it.
+func ParseRate(text string) (r Rate, err error) { return form.Read[Rate](text) }
+
+// declaration is the configuration as the decoder knows it.
+var declaration = form.New(form.Declaration{
+	Root: reflect.TypeFor[Config](), Registries: []*form.Registry{sources, destinations, middlewares},
+	Words: presetWords, Names: routeName, Meanings: meanings, Check: checkSection,
+})
+
+// checkSection checks a section that has rules beyond its tags.
+func checkSection(section any, c *form.Checker, at form.Location) {
+	if s, ok := section.(interface {
+		check(c *form.Checker, at form.Location)
+	}); ok {
+		s.check(c, at)
+	}
+}
+
+// Schema returns the JSON Schema (draft 2020-12) of the configuration file, for
+// editors. It says what a schema can say: references between names, the order
+// of middleware and the like are checked when a file is loaded.
+func Schema() []byte { return declaration.Schema("Outrider configuration") }
+
 // meanings are names that keys have in other programs, without punctuation, with
-// what they may be called here. The first one that a place knows counts.
+// their names here. The first one that a section has counts.
 var meanings = map[string][]string{
 	"dsn": {"url", "path"}, "uri": {"url", "path"}, "connection": {"url"}, "connectionstring": {"url"}, "connectionurl": {"url"},
 	"databaseurl": {"url"}, "database": {"url", "state"}, "db": {"url"}, "endpoint": {"url"}, "host": {"url", "brokers"}, "file": {"path"},
@@ -26,33 +79,4 @@ var meanings = map[string][]string{
 	"signingsecret": {"secrets"}, "bearer": {"token"}, "bearertoken": {"token"}, "authtoken": {"token"}, "username": {"sasl"}, "password": {"sasl"},
 	"loglevel": {"log"}, "logging": {"log"}, "store": {"state"}, "memorylimit": {"memory"}, "maxmemory": {"memory"},
 	"drain": {"drain_timeout"}, "shutdowntimeout": {"drain_timeout"}, "aggregate": {"aggregate_types"},
-}
-
-// nearestKey returns the key that a misspelt or foreign one most likely means, or "".
-func nearestKey(name string, keys []string) string {
-	plain := func(s string) string {
-		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
-	}
-	if len(name) > 64 {
-		return "" // not a name
-	}
-	for _, key := range keys {
-		if plain(key) == plain(name) {
-			return key
-		}
-	}
-	for _, meant := range meanings[plain(name)] {
-		if slices.Contains(keys, meant) {
-			return meant
-		}
-	}
-	return nearest(name, keys)
-}
-
-// meant reports whether a key that is unknown at a place most likely means one that
-// is missing there. It is reported once, with that one as its hint.
-func meant(at place, key string, keys []string) bool {
-	return slices.ContainsFunc(at.node.entries, func(e entry) bool {
-		return !slices.Contains(keys, e.key.text) && nearestKey(e.key.text, keys) == key
-	})
 }

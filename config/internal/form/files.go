@@ -1,7 +1,8 @@
-package config
+package form
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,7 +14,7 @@ import (
 )
 
 // fromFile fills a secret, or a map of secrets, from the files that are named.
-func (c *checker) fromFile(v reflect.Value, at place) {
+func (c *Checker) fromFile(v reflect.Value, at Location) {
 	if v.Kind() != reflect.Map {
 		c.secretFile(v, at)
 		return
@@ -23,7 +24,7 @@ func (c *checker) fromFile(v reflect.Value, at place) {
 	}
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, e := range at.node.entries {
-		child := at.child(e.key.text)
+		child := at.Child(e.key.text)
 		key := reflect.New(v.Type().Key()).Elem()
 		value := reflect.New(v.Type().Elem()).Elem()
 		if c.mapKey(key, child) {
@@ -34,19 +35,19 @@ func (c *checker) fromFile(v reflect.Value, at place) {
 }
 
 // secretFile fills one secret from a file. Nothing of the content is reported.
-func (c *checker) secretFile(v reflect.Value, at place) {
+func (c *Checker) secretFile(v reflect.Value, at Location) {
 	text, ok := c.content(at)
 	if !ok {
 		return
 	}
 	s, _ := asScalar(v)
-	if err := s.parse(text); err != nil || text == "" {
-		c.add(at, "the file must hold one line, the secret").hint("write the secret into the file, without anything else")
+	if err := s.Parse(text); err != nil || text == "" {
+		c.Add(at, "the file must hold one line, the secret").Fix("write the secret into the file, without anything else")
 	}
 }
 
 // secretLines fills a list of secrets from the lines of a file.
-func (c *checker) secretLines(v reflect.Value, at place) {
+func (c *Checker) secretLines(v reflect.Value, at Location) {
 	text, ok := c.content(at)
 	if !ok {
 		return
@@ -58,13 +59,13 @@ func (c *checker) secretLines(v reflect.Value, at place) {
 		}
 	}
 	if len(list) == 0 {
-		c.add(at, "the file holds no secrets").hint("write one per line")
+		c.Add(at, "the file holds no secrets").Fix("write one per line")
 	}
 	v.Set(reflect.ValueOf(list))
 }
 
 // content reads the file that a value names, without its final line end.
-func (c *checker) content(at place) (string, bool) {
+func (c *Checker) content(at Location) (string, bool) {
 	if at.node.bad || !c.expect(at, textNode) {
 		return "", false
 	}
@@ -74,16 +75,37 @@ func (c *checker) content(at place) (string, bool) {
 	}
 	data, err := readSmall(path)
 	if err != nil {
-		e := c.add(at, "the file cannot be read: %s", cause(err))
+		e := c.Add(at, "the file cannot be read: %s", cause(err))
 		if pathLike(path) {
-			e.hint("check the path and its permissions; a relative path starts at the working directory")
+			e.Fix("check the path and its permissions; a relative path starts at the working directory")
 		} else {
-			e.hint("the value is not shown because it does not look like a path; if it is the secret itself, use the key without _file")
+			e.Fix("the value is not shown because it does not look like a path; if it is the secret itself, use the key without _file")
 		}
 		return "", false
 	}
-	c.readable(at, path)
+	c.WarnReadable(at, path)
 	return strings.TrimRight(string(data), "\r\n"), true
+}
+
+// maxFile is the largest file that is read, in bytes.
+const maxFile = 1 << 20
+
+// Open begins to read a file; see [Declaration.Text].
+func (d *Declaration) Open(path string, env func(string) (string, bool)) (*Checker, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("config: %s has %d bytes, the limit is %d", path, info.Size(), maxFile)
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	c := d.Text(path, string(src), env)
+	c.exposed = open(info)
+	return c, nil
 }
 
 func readSmall(path string) ([]byte, error) {
@@ -130,13 +152,13 @@ func pathLike(text string) bool {
 	return below && err == nil && info.IsDir()
 }
 
-// readable warns about a file with secrets that every user of the machine can
+// WarnReadable warns about a file with secrets that every user of the machine can
 // read.
-func (c *checker) readable(at place, path string) {
-	info, err := os.Stat(path) //nolint:gosec // the operator's own file, and only its mode is looked at
+func (c *Checker) WarnReadable(at Location, path string) {
+	info, err := os.Stat(path)
 	if err == nil && open(info) {
-		c.warn(at, "every user of this machine can read the file").
-			hint("chmod 600 for the user that runs Outrider; of a Kubernetes secret: defaultMode: 0400")
+		c.Warn(at, "every user of this machine can read the file").
+			Fix("chmod 600 for the user that runs Outrider; of a Kubernetes secret: defaultMode: 0400")
 	}
 }
 
@@ -149,4 +171,28 @@ func cause(err error) string {
 		return p.Err.Error()
 	}
 	return err.Error()
+}
+
+// File is the path of a file. It prints masked unless it looks like one, since
+// secrets are pasted into such keys.
+type File string
+
+// Parse implements [Scalar].
+func (f *File) Parse(text string) error {
+	if strings.ContainsAny(text, "\r\n\x00") || strings.HasPrefix(text, "-----BEGIN") {
+		return Expected("the path of a file, not its content")
+	}
+	*f = File(text)
+	return nil
+}
+
+// Spelling implements [Scalar].
+func (*File) Spelling() Spelling { return Spelling{Name: "path", Path: true} }
+
+// String is the path if it looks like one, otherwise a mask.
+func (f File) String() string {
+	if f != "" && !pathLike(string(f)) {
+		return masked
+	}
+	return string(f)
 }

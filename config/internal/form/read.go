@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"errors"
@@ -16,12 +16,12 @@ import (
 const maxDepth = 64
 
 // read parses the source into nodes. Nil means that there is no tree to decode.
-func (c *checker) read() *node {
+func (c *Checker) read() *node {
 	for i, line := range c.lines {
 		for col, r := range []rune(line) {
 			if r >= shield && r <= shieldLast || r == 0 || r == '\uFFFD' {
 				c.errors = append(c.errors, c.at(i+1, col+1, "the file holds a character that is not text").
-					hint("save the file as UTF-8"))
+					Fix("save the file as UTF-8"))
 				return nil
 			}
 		}
@@ -38,17 +38,17 @@ func (c *checker) read() *node {
 	for _, t := range tokens {
 		c.tokens[t.Position.Line] = append(c.tokens[t.Position.Line], t)
 	}
-	root := (&reader{checker: c, anchors: map[string]*node{}}).value(body, "")
+	root := (&reader{Checker: c, anchors: map[string]*node{}}).value(body, "")
 	if root.kind != mappingNode && !root.bad {
 		c.errors = append(c.errors, c.at(root.line, root.col, "expected a mapping, found "+root.kind.String()).
-			hint("begin with sources:, destinations: and routes:"))
+			Fix("begin with sources:, destinations: and routes:"))
 		return nil
 	}
 	return root
 }
 
 // parse runs the YAML library, whose panics on strange input become errors.
-func (c *checker) parse() (file *ast.File, tokens token.Tokens) {
+func (c *Checker) parse() (file *ast.File, tokens token.Tokens) {
 	defer func() {
 		if recover() != nil {
 			c.syntax(1, 1, "is not YAML that can be read")
@@ -57,7 +57,7 @@ func (c *checker) parse() (file *ast.File, tokens token.Tokens) {
 	}()
 	src := make([]string, len(c.lines))
 	for i, line := range c.lines {
-		src[i] = shieldVariables(line)
+		src[i] = ShieldVariables(line)
 	}
 	tokens = lexer.Tokenize(strings.Join(src, "\n"))
 	if t := tooDeep(tokens); t != nil {
@@ -81,12 +81,12 @@ func (c *checker) parse() (file *ast.File, tokens token.Tokens) {
 // quotedPart is text of the file that a message of the YAML library quotes.
 var quotedPart = regexp.MustCompile(`"(?:[^"\\]|\\.){2,}"`)
 
-func (c *checker) syntax(line, col int, message string) {
+func (c *Checker) syntax(line, col int, message string) {
 	e := c.at(line, col, "YAML: "+strings.ReplaceAll(quotedPart.ReplaceAllString(message, masked), "\t", `\t`))
 	if strings.Contains(message, "tab") || strings.Contains(message, "\t") {
-		_ = e.hint("indent with spaces")
+		_ = e.Fix("indent with spaces")
 	} else if strings.Contains(c.lines[e.Line-1], "{{") {
-		_ = e.hint("quote values that begin with a brace: \"{{.Type}}\"")
+		_ = e.Fix("quote values that begin with a brace: \"{{.Type}}\"")
 	}
 	c.errors = append(c.errors, e)
 }
@@ -117,7 +117,7 @@ func tooDeep(tokens token.Tokens) *token.Token {
 }
 
 // oneDocument returns the body of the only document of the file.
-func (c *checker) oneDocument(file *ast.File) (ast.Node, bool) {
+func (c *Checker) oneDocument(file *ast.File) (ast.Node, bool) {
 	var body ast.Node
 	for _, doc := range file.Docs {
 		if doc.Body == nil {
@@ -132,14 +132,14 @@ func (c *checker) oneDocument(file *ast.File) (ast.Node, bool) {
 				p = doc.Start.Position
 			}
 			c.errors = append(c.errors, c.at(p.Line, p.Column, "a second YAML document begins here").
-				hint("remove the line ---, or keep one file for each configuration"))
+				Fix("remove the line ---, or keep one file for each configuration"))
 			return nil, false
 		}
 		body = doc.Body
 	}
 	if body == nil {
 		c.errors = append(c.errors, c.at(1, 1, "the file is empty").
-			hint("begin with sources:, destinations: and routes:"))
+			Fix("begin with sources:, destinations: and routes:"))
 	}
 	return body, body != nil
 }

@@ -1,0 +1,138 @@
+package form
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// Field is a key of a struct, as its tags declare it.
+type Field struct {
+	Name       string // key in the file
+	Type       reflect.Type
+	Doc        string
+	Default    string // as written in the file
+	HasDefault bool
+	Enum       []string
+	Min, Max   string
+	Required   bool
+	Lines      bool // a list of secrets in the named file
+	IsKey      bool // holds the mapping's key
+
+	index  []int
+	enum   string // as in the tag
+	scalar bool   // may be written in place of its struct
+	single bool   // a list that may be written as its only item
+}
+
+// Secret reports whether the field can be given as KEY_file, too.
+func (f Field) Secret() bool {
+	if f.Type.Kind() == reflect.Map {
+		return isSecret(f.Type.Elem())
+	}
+	return isSecret(f.Type)
+}
+
+// of returns the field of a struct.
+func (f Field) of(v reflect.Value) reflect.Value { return v.FieldByIndex(f.index) }
+
+// fieldCache keeps the fields of struct types.
+var fieldCache sync.Map
+
+// fields reads the tags of a struct type.
+func fields(t reflect.Type) []Field {
+	if cached, ok := fieldCache.Load(t); ok {
+		return cached.([]Field) //nolint:forcetypeassert // only stored below
+	}
+	var out []Field
+	for sf := range t.Fields() {
+		name, option, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
+		if name == "-" || !sf.IsExported() {
+			continue
+		}
+		f := Field{Name: name, Type: sf.Type, index: sf.Index, IsKey: option == "key", Doc: sf.Tag.Get("doc"), enum: sf.Tag.Get("enum")}
+		f.Default, f.HasDefault = sf.Tag.Lookup("default")
+		f.Min, f.Max = sf.Tag.Get("min"), sf.Tag.Get("max")
+		f.Required = sf.Tag.Get("required") == "true"
+		f.scalar = sf.Tag.Get("scalar") == "true"
+		f.single = sf.Tag.Get("single") == "true"
+		f.Lines = sf.Tag.Get("file") == "lines"
+		out = append(out, f)
+	}
+	fieldCache.Store(t, out)
+	return out
+}
+
+// KeysOf returns the keys of a struct.
+func KeysOf(t reflect.Type) (keys []string) {
+	for _, f := range fields(t) {
+		if f.IsKey {
+			continue
+		}
+		keys = append(keys, f.Name)
+		if f.Secret() {
+			keys = append(keys, f.Name+"_file")
+		}
+	}
+	return keys
+}
+
+// firstField returns the first field of a struct that meets a condition.
+func firstField(t reflect.Type, meets func(Field) bool) (Field, bool) {
+	if t.Kind() == reflect.Struct {
+		for _, f := range fields(t) {
+			if meets(f) {
+				return f, true
+			}
+		}
+	}
+	return Field{}, false
+}
+
+// scalarField returns the field that may be written in place of its struct.
+func scalarField(t reflect.Type) (Field, bool) {
+	return firstField(t, func(f Field) bool { return f.scalar })
+}
+
+// keyField returns the field that holds the mapping's key.
+func keyField(t reflect.Type) (Field, bool) {
+	return firstField(t, func(f Field) bool { return f.IsKey })
+}
+
+// asScalar returns the scalar of an addressable value.
+func asScalar(v reflect.Value) (Scalar, bool) {
+	if !v.CanAddr() {
+		return nil, false
+	}
+	return reflect.TypeAssert[Scalar](v.Addr())
+}
+
+// SpellingOf describes the scalars of a type; false if it has none.
+func SpellingOf(t reflect.Type) (Spelling, bool) {
+	s, ok := reflect.TypeAssert[Scalar](reflect.New(t))
+	if !ok {
+		return Spelling{}, false
+	}
+	return s.Spelling(), true
+}
+
+func isSecret(t reflect.Type) bool {
+	s, ok := SpellingOf(t)
+	return ok && s.Secret
+}
+
+// setDefaults gives every field of a struct its default.
+func setDefaults(v reflect.Value) {
+	for _, f := range fields(v.Type()) {
+		f.setDefault(f.of(v))
+	}
+}
+
+// setDefault gives a field its default.
+func (f Field) setDefault(v reflect.Value) {
+	if _, ok := SpellingOf(f.Type); !ok && f.Type.Kind() == reflect.Struct {
+		setDefaults(v)
+	} else if f.HasDefault {
+		setText(v, f.Default)
+	}
+}
