@@ -15,7 +15,7 @@ type DedupeStore interface {
 
 	// Record notes that events were delivered. One that is known already
 	// restarts its time. All are recorded or, with an error, perhaps none.
-	Record(ctx context.Context, events []Sighting) error
+	Record(ctx context.Context, events []SeenEvent) error
 
 	// Expire deletes at most limit events whose time is over and returns how
 	// many it deleted.
@@ -28,8 +28,8 @@ type EventRef struct {
 	ID    string // event id
 }
 
-// Sighting is an event that was delivered.
-type Sighting struct {
+// SeenEvent is an event that was delivered.
+type SeenEvent struct {
 	EventRef
 	Keep time.Duration // how long it is remembered, from now on by the store's clock
 }

@@ -54,25 +54,10 @@ func (l Level) String() string {
 	return "level"
 }
 
-// Backlogger is implemented by sources that can cheaply count the rows between
-// cursors.
-type Backlogger interface {
-	// Backlog counts the rows of the spans, at most so many in all, and finds
-	// when the oldest was created.
-	Backlog(ctx context.Context, spans []Span, most int) (Backlog, error)
-}
-
-// SpanBacklogger is implemented by a [Backlogger] that counts the rows of many spans at once.
-type SpanBacklogger interface {
+// LaneBacklogger is implemented by sources that count the rows of many spans at once.
+type LaneBacklogger interface {
 	// Backlogs counts the rows of each span, at most so many.
 	Backlogs(ctx context.Context, spans []Span, most int) ([]Backlog, error)
-}
-
-// Sampler is implemented by queues that can show cheaply some of what waits.
-type Sampler interface {
-	// Waiting returns rows that wait to be claimed, at most so many of each
-	// table, with what routes match by and without payloads. It changes nothing.
-	Waiting(ctx context.Context, most int) ([]Row, error)
 }
 
 // Span is a range of positions of one slot.

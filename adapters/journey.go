@@ -1,18 +1,10 @@
 package adapters
 
 import (
-	"context"
 	"time"
 )
 
-// Finder is implemented by sources and queues that can search their tables for an event.
-type Finder interface {
-	// Find returns at most so many rows with an event id, the newest first. Without an
-	// index on ids it searches a bounded number of the newest rows.
-	Find(ctx context.Context, id string, most int) (Found, error)
-}
-
-// Found is what a [Finder] found.
+// Found is the result of a search for an event.
 type Found struct {
 	Rows []FoundRow
 

@@ -5,15 +5,12 @@ import (
 	"time"
 )
 
-// OpenExaminer is implemented by sources and queues that can find transactions that have
-// been open so long that rows wait for them.
-type OpenExaminer interface {
+// TransactionLister is implemented by sources and queues that can find transactions that have
+// been open so long that rows wait for them, and end them.
+type TransactionLister interface {
 	// ExamineOpen returns a finding for each, or one that says that there is none.
 	ExamineOpen(ctx context.Context) []Finding
-}
 
-// TransactionEnder is implemented by an [OpenExaminer] that can end such a transaction.
-type TransactionEnder interface {
 	// OpenTransactions returns the transactions that can be ended, the longest first: none
 	// of Outrider's own, and no prepared one.
 	OpenTransactions(ctx context.Context) ([]OpenTransaction, error)

@@ -1,7 +1,6 @@
 package adapters
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -163,31 +162,6 @@ var ErrNoOperation = errors.New("there is no such operation: it was never ordere
 // OperationsKept is how long ended or stopped operations are kept. They are removed when another one is
 // created.
 const OperationsKept = 30 * 24 * time.Hour
-
-// Operations is implemented by state stores that keep operations. The begin and the end of each are
-// written to the audit log, with its id and its counts; steps are not.
-type Operations interface {
-	// CreateOperation writes an operation down as planned: what was ordered, and Total. It
-	// returns it with the store's times.
-	CreateOperation(ctx context.Context, o Operation) (Operation, error)
-
-	// ListOperations returns operations, the newest first.
-	ListOperations(ctx context.Context, f OperationFilter) ([]Operation, error)
-
-	// TakeOperation gives an active operation to a worker, unless a living one has it: an
-	// instance that has joined lives as long as [Instance].Alive says, and every worker for as long
-	// as its last lease lasts. It returns nil when there is nothing to take.
-	TakeOperation(ctx context.Context, id, worker string, lease time.Duration) (*Operation, error)
-
-	// StepOperation carries a step out and returns the operation as it is then.
-	StepOperation(ctx context.Context, s OperationStep) (Operation, error)
-
-	// StopOperation stops an active operation, between two steps; ResumeOperation makes one
-	// that was stopped, or failed, go on. They return false, and change nothing, when it is not in
-	// such a state; the error is [ErrNoOperation] when there is none.
-	StopOperation(ctx context.Context, id, by string) (bool, error)
-	ResumeOperation(ctx context.Context, id, by string) (bool, error)
-}
 
 // CheckOperation returns an error for an invalid operation.
 func CheckOperation(o Operation) error {

@@ -61,6 +61,10 @@ type Queue interface {
 	// instance may call it, and several at once; rows that the caller holds stay as they are.
 	Recover(ctx context.Context) (int, error)
 
+	// Coverage reports how much the claims so far have read. A claim may end before it has read everything that it should: a table
+	// with many rows that are not to be claimed is read in parts, at a bounded share of the time. The goroutine that calls Claim calls it.
+	Coverage() Coverage
+
 	// Close releases the connections.
 	Close() error
 }
@@ -148,21 +152,12 @@ func (e *LockedError) Error() string {
 // DueKeeper is implemented by queues whose tables may say when a row is due again.
 type DueKeeper interface {
 	// KeepsDue reports whether they do. Then claims leave nothing out that was given back until a time: what the table says is valid, which others may
-	// change, and [Look.Due] says when to look again.
+	// change, and [Coverage.Due] says when to look again.
 	KeepsDue() bool
 }
 
-// LookReporter is implemented by queues of which a claim may end before it has
-// looked at everything that it should: a table with much in it that is not to be claimed is read
-// in parts, at a bounded share of the time.
-type LookReporter interface {
-	// Looked receives how many rows have been examined. It is called by the goroutine that
-	// calls Claim.
-	Looked() Look
-}
-
-// Look is how much of a queue the claims so far have looked at.
-type Look struct {
+// Coverage is how much of a queue the claims so far have read.
+type Coverage struct {
 	// Since is when the latest reading of everything began that has come to its end:
 	// nothing that was committed before is overlooked. A row that was committed later may be.
 	Since time.Time
@@ -176,22 +171,6 @@ type Look struct {
 
 	// Unwanted is how many rows are passed over because no route wants them.
 	Unwanted int
-}
-
-// UnfinishedCounter is implemented by queues that can count cheaply how much there
-// is left to do.
-type UnfinishedCounter interface {
-	// Unfinished counts the rows that wait, for a first attempt or for another
-	// one, or are being processed, at most so many in all, and finds when the
-	// oldest was created. Dead rows do not count; rows that no route matches do.
-	Unfinished(ctx context.Context, most int) (Backlog, error)
-}
-
-// ProcessingCounter is implemented by queues that can cheaply count rows marked as
-// being processed, by any processor.
-type ProcessingCounter interface {
-	// Processing counts the rows, at most so many in each table.
-	Processing(ctx context.Context, most int) (Processing, error)
 }
 
 // Processing counts rows marked as being processed. After a crash rows stay so

@@ -6,28 +6,18 @@ import (
 	"time"
 )
 
-// TableNamer is implemented by sources that can say which table they read. The
-// name is kept with every cursor, so that what reads from other tables does not
-// hold the retention of this one back.
-type TableNamer interface {
-	// TableName names the table; together with the [Source]'s Identity it does so
-	// among all that may share a state store. It stays the same when the database is
-	// restored, moved or upgraded.
-	TableName(ctx context.Context) (string, error)
-}
-
 // ErrOperatorsLogin is part of what [Retainer.CheckRetention] returns for a login that
 // has what operators' commands need, and not all that a relay needs.
 var ErrOperatorsLogin = errors.New("this is an operator's login: connect the relay with its own")
 
 // ErrOwnerOnly is part of what [Retainer.CheckRetention] returns for a login that does not
 // own the table, where removing takes its owner: a relay's fault, but not an operator's.
-// Rights on the table do not tell the two apart: see [LoginJudge].
+// Rights on the table do not tell the two apart: see [LoginChecker].
 var ErrOwnerOnly = errors.New("only the table's owner can make and drop its partitions")
 
-// LoginJudge is implemented by state stores in which a relay and an operator have
+// LoginChecker is implemented by state stores in which a relay and an operator have
 // different grants.
-type LoginJudge interface {
+type LoginChecker interface {
 	// OperatorsLogin reports whether the login has what operators' commands need, and
 	// not all that a relay needs.
 	OperatorsLogin(ctx context.Context) (bool, error)
@@ -42,7 +32,6 @@ type LoginJudge interface {
 // says nothing, because a row that was committed late may be undelivered.
 type Retainer interface {
 	Source
-	TableNamer
 
 	// CheckRetention verifies what removing needs (privileges, the shape of the
 	// table) and returns an error that names what is missing and the fix.
@@ -53,19 +42,6 @@ type Retainer interface {
 	// wait for others. routes are all that may still need rows of the table;
 	// without any, nothing is removed.
 	Retain(ctx context.Context, r Retention, routes []RouteCursors) (Retained, error)
-}
-
-// QueueRetainer is implemented by queues that can remove delivered rows. The status of a row says that it is finished, so routes and their
-// cursors do not matter. Methods may be called concurrently, also by several processes.
-type QueueRetainer interface {
-	Queue
-
-	// CheckRetention verifies what removing needs (privileges, an index) and returns an error that names what is missing and the fix.
-	CheckRetention(ctx context.Context, r Retention) error
-
-	// RetainDelivered takes one step: of each table it removes at most a batch of rows that are delivered and old, the oldest first. It waits
-	// for no other session: rows that one has locked stay for a later step. Rows with another status stay at any age.
-	RetainDelivered(ctx context.Context, r Retention) (Retained, error)
 }
 
 // Retention configures which rows of a table are removed, and how.

@@ -15,17 +15,20 @@ type Source interface {
 	// server) and returns an error that names what is missing and the fix.
 	Check(ctx context.Context) error
 
-	// Identity names the database cluster that cursors belong to, so that a
-	// cursor is not used in a restored copy. Empty: cursors hold anywhere.
-	Identity(ctx context.Context) (string, error)
+	// Table identifies what cursors belong to, so that none is used for another table or in a restored copy.
+	Table(ctx context.Context) (Table, error)
 
 	// Validate checks that a cursor taken in the cluster with the same identity
 	// still means something: the table has come to its position, and the row there
 	// is the one that its anchor is of, or was removed with all before it. The error
 	// says what to do; it is an [ErrWentBack] where the table was put back, and an
 	// [ErrForeignCursor] where no source of this kind has made the cursor. Any other error
-	// says nothing of the cursor: the source could not be asked ([MeansNothing]).
+	// says nothing of the cursor: the source could not be asked ([IsInvalidCursor]).
 	Validate(ctx context.Context, c Cursor) error
+
+	// Anchored returns a cursor that no row was read for, that of a start, a seek, a rebase or an older version,
+	// with the anchor of the row at its position; as it is when it has one, or no row is there.
+	Anchored(ctx context.Context, c Cursor) (Cursor, error)
 
 	// Start returns the first cursor of a new route.
 	Start(ctx context.Context, at Start) (Cursor, error)
@@ -51,26 +54,17 @@ var ErrWentBack = errors.New("the table was put back to an earlier state")
 // ErrForeignCursor is the error for a cursor of another kind of source.
 var ErrForeignCursor = errors.New("the cursor was not made by a source of this kind")
 
-// MeansNothing reports whether an error of [Source].Validate is about the cursor. After
+// IsInvalidCursor reports whether an error of [Source].Validate is about the cursor. After
 // another one, such as that of a server which does not answer, the cursor may well be good.
-func MeansNothing(err error) bool {
+func IsInvalidCursor(err error) bool {
 	return errors.Is(err, ErrWentBack) || errors.Is(err, ErrForeignCursor)
 }
 
-// Anchorer is implemented by sources that find the row at a cursor's position, for
-// cursors that no row was read for: those of a start, a seek, a rebase, and of older
-// versions.
-type Anchorer interface {
-	// Anchored returns the cursor with the anchor of the row at its position; as it
-	// is when it has one, or no row is there.
-	Anchored(ctx context.Context, c Cursor) (Cursor, error)
-}
-
-// Undivided is implemented by sources that read all slots at the price of one,
+// SharedRead is implemented by sources that read all slots at the price of one,
 // such as tables without a column for the slot. Routes of such a source have one
 // owner each: with more, every owner would read everything.
-type Undivided interface {
-	Undivided()
+type SharedRead interface {
+	SharedRead()
 }
 
 // SnapshotComparer is implemented by sources whose cursors have snapshots. Routes with order

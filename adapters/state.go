@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// StateVersioner is a [StateStore] that knows which version its tables have.
-type StateVersioner interface {
-	// StateVersion returns the version of the tables, 0 where there are none, and the
-	// one that Migrate leads to.
-	StateVersion(ctx context.Context) (present, newest int64, err error)
-}
-
 // StateStore keeps what Outrider must remember: cursors, ownership of lanes and
 // parked messages. One store serves all routes of a process. Methods may be
 // called concurrently. conformance: adapters/adaptertest.
@@ -79,7 +72,37 @@ type StateStore interface {
 	CountParked(ctx context.Context, c ParkedCommand) ([]ParkedCount, error)
 	ChangeParked(ctx context.Context, c ParkedCommand) (ParkedStep, error)
 
-	Controls
+	// The following methods control routes from any process. A running owner notices by the counter that Renew returns,
+	// or because its lanes are no longer its own. All that change something write an audit record.
+
+	// Pauses returns the pauses of a route, or of all routes when the name is
+	// empty, by route, address and group.
+	Pauses(ctx context.Context, route string) ([]Pause, error)
+
+	// Pause writes p down, its time set by the store, and raises the counter of
+	// the route's lanes. From then on Acquire returns [ErrPaused] for a paused
+	// route; lanes that have an owner keep it until it releases them. It
+	// returns false, and changes nothing, when the same is paused already.
+	Pause(ctx context.Context, p Pause) (bool, error)
+
+	// Resume removes the pause of p's route (empty address and group), or of its address
+	// or group, in the name of p's By, and raises the counter of the route's lanes. It
+	// returns false when there was none.
+	Resume(ctx context.Context, p Pause) (bool, error)
+
+	// Release gives up those of the lanes that the instance owns, so that they
+	// have no owner. Settle them before.
+	Release(ctx context.Context, instance string, lanes []LaneRef) error
+
+	// Move sets the cursors of a route, creating rows that do not exist. Epochs
+	// rise and owners lose the lanes, so that nothing which they settle
+	// later counts; they take them again at the new place. Parked messages stay.
+	Move(ctx context.Context, m Move) error
+
+	// Forget deletes everything that is kept for a route: cursors, parked
+	// messages, pauses. Unless forced it refuses, with [ErrAlive], a route
+	// that a living instance works.
+	Forget(ctx context.Context, route string, force bool, by string) (DeletedRoute, error)
 
 	// Lanes returns the state of all cursor rows, for status.
 	Lanes(ctx context.Context) ([]LaneStatus, error)
@@ -225,22 +248,6 @@ type ParkedGroup struct {
 	Since time.Time
 	// Held reports that the first message waits for an operator.
 	Held bool
-}
-
-// LaneCounter is implemented by state stores that can return the cursor rows without counting
-// parked messages, which takes long when there are millions.
-type LaneCounter interface {
-	// Cursors returns what Lanes returns, without its counts.
-	Cursors(ctx context.Context) ([]LaneStatus, error)
-
-	// CountLanes counts the parked messages of all lanes that have any.
-	CountLanes(ctx context.Context) (map[LaneRef]LaneCounts, error)
-}
-
-// CursorFinder is implemented by state stores that can return the cursor rows of some routes without reading those of others.
-type CursorFinder interface {
-	// CursorsOf returns what [LaneCounter].Cursors returns of these routes.
-	CursorsOf(ctx context.Context, routes []string) ([]LaneStatus, error)
 }
 
 // LaneCounts are the parked messages of a lane by status.

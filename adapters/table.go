@@ -2,29 +2,23 @@ package adapters
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 )
 
 // Table identifies what a cursor belongs to among all that may share a state
 // store. Both parts are kept with every cursor.
 type Table struct {
-	// Cluster is the [Source]'s Identity: it changes when the data is restored
-	// elsewhere.
+	// Cluster names the database cluster, which is another one when the data is restored
+	// elsewhere. Empty: cursors hold anywhere.
 	Cluster string
 
-	// Name is the one of the [TableNamer]: it stays the same then.
+	// Name names the table; together with Cluster it does so among all that may share a state store. It stays the same when the
+	// database is restored, moved or upgraded. Retention of a table is not held back by routes that read tables of other names.
 	Name string
 
-	// Lanes is what the [LaneNamer] says; empty: not known. It is no part of the identity: with cursors
-	// it is how their lanes were computed.
+	// Lanes says from what the lanes of rows are computed; empty: not known. Cursors of lanes that are computed from something
+	// else cover other rows. It is no part of the identity.
 	Lanes string
-}
-
-// LaneNamer is implemented by sources that can say from what the lane of a row is computed. Cursors of lanes
-// that are computed from something else cover other rows.
-type LaneNamer interface {
-	LanesFrom() string
 }
 
 // NoTable is the name for routes that read no log table: those of a queue or of a
@@ -40,20 +34,6 @@ func (t Table) String() string {
 		return cmp.Or(t.Name, "unknown")
 	}
 	return fmt.Sprintf("%s in cluster %s", cmp.Or(t.Name, "unknown"), t.Cluster)
-}
-
-// TableOf returns the table that a source reads.
-func TableOf(ctx context.Context, src Source) (t Table, err error) {
-	if t.Cluster, err = src.Identity(ctx); err != nil {
-		return t, err
-	}
-	if n, ok := src.(TableNamer); ok {
-		t.Name, err = n.TableName(ctx)
-	}
-	if n, ok := src.(LaneNamer); ok {
-		t.Lanes = n.LanesFrom()
-	}
-	return t, err
 }
 
 // Equals reports whether both are the same table, however its lanes are computed.
@@ -89,8 +69,7 @@ func Lowest(src Source, cursors []Cursor) Cursor {
 }
 
 // Is reports whether a cursor of the table belongs to the other one: it has its
-// name, unless either has none (cursors of an old version, sources that are no
-// [TableNamer]), and is of its cluster.
+// name, unless either has none (cursors of an old version, sources whose tables have none), and is of its cluster.
 func (t Table) Is(other Table) bool {
 	return (t.Name == "" || other.Name == "" || t.Name == other.Name) && t.Cluster == other.Cluster
 }

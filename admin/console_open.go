@@ -16,9 +16,9 @@ func (op *Operator) longTransactions(ctx context.Context, route string) openTran
 	if err != nil {
 		return o
 	}
-	examiner, ok := f.Source.(adapters.OpenExaminer)
+	examiner, ok := f.Source.(adapters.TransactionLister)
 	if f.Queue != nil {
-		examiner, ok = f.Queue.(adapters.OpenExaminer)
+		examiner, ok = f.Queue.(adapters.TransactionLister)
 	}
 	if !ok {
 		return o

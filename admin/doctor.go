@@ -76,16 +76,14 @@ func (d *doctor) source(ctx context.Context, name string) {
 	p := &assembly.Parts{}
 	defer func() { _ = p.Close() }() // nothing was written
 	f, err := d.build.CheckedFeed(ctx, p, name)
-	examiner, ok := f.Source.(adapters.Examiner)
-	if f.Queue != nil {
-		examiner, ok = f.Queue.(adapters.Examiner)
-	}
 	switch {
-	case ok:
-		d.add(part, examiner.Examine(ctx)...)
+	case f.Queue != nil:
+		d.add(part, f.Queue.Examine(ctx)...)
 		if !d.broken(part) {
 			d.add(part, d.unmatched(ctx, name, f.Queue)...)
 		}
+	case f.Source != nil:
+		d.add(part, f.Source.Examine(ctx)...)
 	case err != nil:
 		d.add(part, adapters.FindingsOf("table", err)...)
 	default:
@@ -98,15 +96,11 @@ func (d *doctor) source(ctx context.Context, name string) {
 const sampled = 1000
 
 // unmatched looks for rows of a queue that stay because no route matches them.
-func (d *doctor) unmatched(ctx context.Context, source string, queue adapters.Queue) []adapters.Finding {
-	sampler, ok := queue.(adapters.Sampler)
-	if !ok {
-		return nil
-	}
+func (d *doctor) unmatched(ctx context.Context, source string, queue adapters.OperatorQueue) []adapters.Finding {
 	const subject = "rows without a route"
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	rows, err := sampler.Waiting(ctx, sampled)
+	rows, err := queue.Waiting(ctx, sampled)
 	if err != nil {
 		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}}
 	}
@@ -159,7 +153,7 @@ func (d *doctor) states(ctx context.Context) bool {
 
 func (d *doctor) state(ctx context.Context, part string, k assembly.StateKind) {
 	err := k.Exists()
-	var s adapters.StateStore
+	var s adapters.OperatorStore
 	if err == nil {
 		s, err = k.Open(ctx)
 	}
@@ -168,9 +162,7 @@ func (d *doctor) state(ctx context.Context, part string, k assembly.StateKind) {
 		return
 	}
 	defer func() { _ = s.Close() }() // nothing was written
-	if examiner, ok := s.(adapters.Examiner); ok {
-		d.add(part, examiner.Examine(ctx)...)
-	}
+	d.add(part, s.Examine(ctx)...)
 }
 
 // notReached reports a state store or a destination that cannot be reached: once, where a source's
@@ -239,7 +231,7 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adap
 		if l.UpdatedAt.IsZero() {
 			continue
 		}
-		if err := src.Validate(ctx, l.Cursor); adapters.MeansNothing(err) {
+		if err := src.Validate(ctx, l.Cursor); adapters.IsInvalidCursor(err) {
 			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: err.Error()}}
 		} else if err != nil {
 			return unknown("it cannot be checked", err)

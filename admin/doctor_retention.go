@@ -13,8 +13,8 @@ import (
 // retention checks whether a source's table can be cleaned.
 func (d *doctor) retention(ctx context.Context, source string, settings *assembly.RetentionSettings, f assembly.Feed) []adapters.Finding {
 	const subject = "retention"
-	if queue, ok := f.Queue.(adapters.QueueRetainer); ok && settings != nil {
-		if err := queue.CheckRetention(ctx, settings.Retention); err != nil {
+	if f.Queue != nil && settings != nil {
+		if err := f.Queue.CheckRetention(ctx, settings.Retention); err != nil {
 			return adapters.FindingsOf(subject, err)
 		}
 		return []adapters.Finding{{Subject: subject, Text: fmt.Sprintf("delivered rows are removed %s after they were created", settings.Keep)}}
@@ -60,7 +60,7 @@ func (d *doctor) operatorsLogin(ctx context.Context, source string) bool {
 		return false
 	}
 	defer func() { _ = s.Close() }() // nothing was written
-	judge, ok := s.(adapters.LoginJudge)
+	judge, ok := s.(adapters.LoginChecker)
 	if !ok {
 		return false
 	}

@@ -55,22 +55,18 @@ func InitAdds(ctx context.Context, cfg *config.Config, opts ...Option) ([]string
 }
 
 // migrate creates or upgrades the tables of a state store, and returns what it did.
-func migrate(ctx context.Context, s adapters.StateStore) (string, error) {
-	var former, newest int64
-	v, known := s.(adapters.StateVersioner)
-	if known {
-		var err error
-		if former, newest, err = v.StateVersion(ctx); err != nil {
-			return "", err
-		}
+func migrate(ctx context.Context, s adapters.OperatorStore) (string, error) {
+	former, newest, err := s.StateVersion(ctx)
+	if err != nil {
+		return "", err
 	}
 	if err := s.Migrate(ctx); err != nil {
 		return "", err
 	}
 	switch {
-	case known && former == 0:
+	case former == 0:
 		return "created the state tables", nil
-	case known && former < newest:
+	case former < newest:
 		return fmt.Sprintf("upgraded the state tables from version %d to %d", former, newest), nil
 	}
 	return "state tables exist and are up to date", nil

@@ -91,7 +91,7 @@ func (s *search) findLanes(ctx context.Context) error {
 	for i := range s.traces {
 		routes = append(routes, s.traces[i].Route)
 	}
-	lanes, err := s.op.cursorsOf(ctx, routes)
+	lanes, err := s.op.cursors(ctx, routes)
 	s.lanes = make(map[adapters.LaneRef]*adapters.LaneStatus, len(lanes))
 	for i := range lanes {
 		s.lanes[lanes[i].LaneRef] = &lanes[i]
@@ -165,14 +165,14 @@ func (op *Operator) find(ctx context.Context, source, id string) (feed assembly.
 	if err != nil {
 		return feed, found, err
 	}
-	finder, ok := feed.Source.(adapters.Finder)
-	if feed.Queue != nil {
-		finder, ok = feed.Queue.(adapters.Finder)
+	switch {
+	case feed.Queue != nil:
+		found, err = feed.Queue.Find(ctx, id, foundMost)
+	case feed.Source != nil:
+		found, err = feed.Source.Find(ctx, id, foundMost)
+	default:
+		err = errNoTable
 	}
-	if !ok {
-		return feed, found, errNoTable
-	}
-	found, err = finder.Find(ctx, id, foundMost)
 	return feed, found, err
 }
 
@@ -204,11 +204,10 @@ func (s *search) takeTrace(r *foundRow) *adapters.Trace {
 
 // ahead counts what is not settled before a row in its lane.
 func (s *search) ahead(ctx context.Context, p *EventPlace, r *foundRow, l *adapters.LaneStatus) {
-	counter, ok := r.feed.Source.(adapters.Backlogger)
-	if !ok || r.Row.Position <= l.Cursor.Position {
+	if r.feed.Source == nil || r.Row.Position <= l.Cursor.Position {
 		return
 	}
-	b, err := counter.Backlog(ctx, []adapters.Span{{Slot: l.Slot, After: l.Cursor.Position, Upto: r.Row.Position - 1}}, lagMost)
+	b, err := r.feed.Source.Backlog(ctx, []adapters.Span{{Slot: l.Slot, After: l.Cursor.Position, Upto: r.Row.Position - 1}}, lagMost)
 	if err != nil {
 		s.note("source %s: the rows before it could not be counted: %v", r.source, err)
 		return

@@ -22,7 +22,7 @@ type Option = assembly.Option
 type Operator struct {
 	build  *assembly.Builder
 	parts  *assembly.Parts
-	stores []adapters.StateStore
+	stores []adapters.OperatorStore
 
 	opening  sync.Mutex                        // held while a source is opened, once
 	progress map[string]adapters.ProgressTable // by source; held by opening

@@ -83,7 +83,7 @@ func (op *Operator) Resume(ctx context.Context, route, address, by string) (chan
 	return changed, err
 }
 
-func resume(ctx context.Context, s adapters.StateStore, route, address, by string) (bool, error) {
+func resume(ctx context.Context, s adapters.OperatorStore, route, address, by string) (bool, error) {
 	pauses, err := s.Pauses(ctx, route)
 	if err != nil {
 		return false, err
@@ -105,7 +105,7 @@ func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
 // Forget deletes everything that is kept for a route: cursors, parked messages
 // and pauses. A route that the configuration has, or that an instance works, is
 // refused unless forced.
-func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.Forgotten, err error) {
+func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.DeletedRoute, err error) {
 	if err := op.CheckForget(ctx, route, force); err != nil {
 		return gone, err
 	}
@@ -135,7 +135,7 @@ func (op *Operator) Kept(ctx context.Context, route string) (k Kept, err error) 
 	if err != nil {
 		return k, err
 	}
-	lanes, err := cursorsIn(ctx, s, []string{route})
+	lanes, err := s.Cursors(ctx, []string{route})
 	if err != nil {
 		return k, err
 	}
@@ -180,7 +180,7 @@ func (op *Operator) configured(route string) bool {
 
 // store returns the state store of a route: that of its source or, of a route
 // that is no longer configured, the one that remembers it.
-func (op *Operator) store(ctx context.Context, route string) (adapters.StateStore, error) {
+func (op *Operator) store(ctx context.Context, route string) (adapters.OperatorStore, error) {
 	for _, r := range op.build.Config.Routes {
 		if r.Name != route {
 			continue
@@ -192,7 +192,7 @@ func (op *Operator) store(ctx context.Context, route string) (adapters.StateStor
 		return op.parts.States[k.Key], nil
 	}
 	for _, s := range op.stores {
-		lanes, err := cursorsIn(ctx, s, []string{route})
+		lanes, err := s.Cursors(ctx, []string{route})
 		if err != nil {
 			return nil, err
 		}
@@ -232,11 +232,11 @@ func (op *Operator) lanesOf(ctx context.Context, route string) ([]adapters.LaneS
 	if err != nil {
 		return nil, err
 	}
-	return cursorsIn(ctx, s, []string{route})
+	return s.Cursors(ctx, []string{route})
 }
 
 // source opens the source of a configured route, once.
-func (op *Operator) source(ctx context.Context, route string) (adapters.Source, error) {
+func (op *Operator) source(ctx context.Context, route string) (adapters.OperatorSource, error) {
 	f, from, err := op.reading(ctx, route)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (op *Operator) source(ctx context.Context, route string) (adapters.Source, 
 }
 
 // cursored is what a route reads, if it is read by a cursor.
-func cursored(f assembly.Feed, route, from string) (adapters.Source, error) {
+func cursored(f assembly.Feed, route, from string) (adapters.OperatorSource, error) {
 	switch {
 	case f.Queue != nil:
 		return nil, refused("route %q: its source %q is a queue: progress is kept in the status of each row, so the route has no cursor", route, from)
@@ -278,11 +278,10 @@ func (op *Operator) Processing(ctx context.Context, route string) (adapters.Proc
 	if err != nil {
 		return adapters.Processing{}, err
 	}
-	counter, ok := f.Queue.(adapters.ProcessingCounter)
-	if !ok {
+	if f.Queue == nil {
 		return adapters.Processing{}, fmt.Errorf("route %q: its source %q is no queue that can count", route, from)
 	}
-	return counter.Processing(ctx, lagMost)
+	return f.Queue.Processing(ctx, lagMost)
 }
 
 // lagMost is where counting the rows behind a cursor stops.
@@ -308,19 +307,11 @@ func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapter
 		return adapters.Backlog{}, err
 	}
 	if f.Queue != nil {
-		counter, ok := f.Queue.(adapters.UnfinishedCounter)
-		if !ok {
-			return adapters.Backlog{}, refused("route %q: its source %q is a queue that cannot count", route, from)
-		}
-		return counter.Unfinished(ctx, lagMost)
+		return f.Queue.Unfinished(ctx, lagMost)
 	}
 	src, err := cursored(f, route, from)
 	if err != nil {
 		return adapters.Backlog{}, err
-	}
-	counter, ok := src.(adapters.Backlogger)
-	if !ok {
-		return adapters.Backlog{}, refused("route %q: its source cannot count", route)
 	}
 	var spans []adapters.Span
 	for _, l := range lanes {
@@ -331,7 +322,7 @@ func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapter
 	if len(spans) == 0 {
 		return adapters.Backlog{}, ErrNeverRan
 	}
-	return counter.Backlog(ctx, spans, lagMost)
+	return src.Backlog(ctx, spans, lagMost)
 }
 
 // ErrNeverRan is the error of [Operator.Lag] for a route without a settled cursor.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -25,8 +24,8 @@ type ParkedMessage struct {
 type deadSource struct {
 	name   string
 	source config.Source
-	rows   adapters.DeadRows
-	store  adapters.StateStore
+	rows   adapters.OperatorQueue
+	store  adapters.OperatorStore
 	routes []config.Route // that read it, in the order of the configuration
 }
 
@@ -213,10 +212,6 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 		return err
 	}
 	for _, s := range sources {
-		auditor, ok := s.store.(adapters.Auditor)
-		if !ok {
-			return fmt.Errorf("source %q: %w", s.name, errNoAudit)
-		}
 		err := s.walk(ctx, f, adapters.DeadKey{}, size, false, func(_ []ParkedMessage, keys []adapters.DeadKey) (bool, error) {
 			if len(keys) == 0 {
 				return true, nil
@@ -228,7 +223,7 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 			// Never cut off: whether the step counts must be known.
 			whole := context.WithoutCancel(ctx)
 			changed, err := s.rows.ChangeDead(whole, c.Action, keys[:n], func(ctx context.Context, changed int) error {
-				return auditor.Audit(ctx, c.By, c.Action, c.Filter, keys[0].Table, changed)
+				return s.store.Audit(ctx, c.By, c.Action, c.Filter, keys[0].Table, changed)
 			})
 			done(changed)
 			return err == nil, err
@@ -239,5 +234,3 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 	}
 	return nil
 }
-
-var errNoAudit = errors.New("its state store keeps no record of what operators do, so its dead rows cannot be changed")

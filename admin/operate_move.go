@@ -55,20 +55,20 @@ const movedMost = 1_000_000
 const rebasePatience = time.Minute
 
 // standing returns what a route reads by cursor, its lanes, and the table that it reads.
-func (op *Operator) standing(ctx context.Context, route string) (src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table, err error) {
+func (op *Operator) standing(ctx context.Context, route string) (src adapters.OperatorSource, lanes []adapters.LaneStatus, table adapters.Table, err error) {
 	if src, err = op.source(ctx, route); err != nil {
 		return nil, nil, table, err
 	}
 	if lanes, err = op.lanesOf(ctx, route); err != nil {
 		return nil, nil, table, err
 	}
-	table, err = adapters.TableOf(ctx, src)
+	table, err = src.Table(ctx)
 	return src, lanes, table, err
 }
 
 // together returns the lanes of a route as they hold in a table. If they were computed from something else than there, and are not all at
 // one place, that is from, and all of them are at the lowest of their cursors.
-func together(src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) (there []adapters.LaneStatus, from string) {
+func together(src adapters.OperatorSource, lanes []adapters.LaneStatus, table adapters.Table) (there []adapters.LaneStatus, from string) {
 	var cursors []adapters.Cursor
 	one := true
 	for _, l := range lanes {
@@ -137,8 +137,8 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 			moves = append(moves, adapters.CursorMove{Slot: l.Slot, From: l.Cursor, Beyond: l.Beyond, To: to})
 		}
 	}
-	counts, counted, err := op.countMoves(ctx, src, route, moves)
-	if err == nil && counted {
+	counts, err := op.countMoves(ctx, src, route, moves)
+	if err == nil {
 		plan.count(counts)
 	}
 	return plan, err
@@ -235,7 +235,7 @@ func otherTable(l adapters.LaneStatus, table adapters.Table) *adapters.OtherTabl
 
 // stillGood reports whether all cursors of a route mean something in the source. It is an
 // error that the source cannot be asked: a cursor that is good must not be repositioned.
-func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) (bool, error) {
+func stillGood(ctx context.Context, src adapters.OperatorSource, lanes []adapters.LaneStatus, table adapters.Table) (bool, error) {
 	for _, l := range lanes {
 		if l.UpdatedAt.IsZero() {
 			continue
@@ -243,7 +243,7 @@ func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneSt
 		if !l.Table.Is(table) {
 			return false, nil
 		}
-		if err := src.Validate(ctx, l.Cursor); adapters.MeansNothing(err) {
+		if err := src.Validate(ctx, l.Cursor); adapters.IsInvalidCursor(err) {
 			return false, nil
 		} else if err != nil {
 			return false, err

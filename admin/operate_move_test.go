@@ -12,7 +12,7 @@ import (
 
 // answering is a source that says one thing of all cursors.
 type answering struct {
-	adapters.Source
+	adapters.OperatorSource
 	err error
 }
 

@@ -79,7 +79,7 @@ func (op *Operator) EndTransaction(ctx context.Context, source, id, by string) (
 }
 
 // ender is what can end transactions of a source.
-func (op *Operator) ender(ctx context.Context, source string) (adapters.TransactionEnder, error) {
+func (op *Operator) ender(ctx context.Context, source string) (adapters.TransactionLister, error) {
 	section, ok := op.build.Config.Sources[source]
 	if !ok {
 		return nil, &unknownSource{source, assembly.SortedNames(op.build.Config.Sources)}
@@ -88,9 +88,9 @@ func (op *Operator) ender(ctx context.Context, source string) (adapters.Transact
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", source, err)
 	}
-	ender, ok := f.Source.(adapters.TransactionEnder)
+	ender, ok := f.Source.(adapters.TransactionLister)
 	if f.Queue != nil {
-		ender, ok = f.Queue.(adapters.TransactionEnder)
+		ender, ok = f.Queue.(adapters.TransactionLister)
 	}
 	if !ok {
 		return nil, refused("source %q: ending transactions is not supported by a source of the type %s", source, section.Kind())
@@ -108,12 +108,8 @@ func (op *Operator) record(ctx context.Context, source, by, action string, chang
 }
 
 // recordIn writes one audit record. What it is about has been done: the error says so.
-func recordIn(ctx context.Context, s adapters.StateStore, by, action string, changed int, about ...string) error {
-	writer, ok := s.(adapters.AuditWriter)
-	if !ok {
-		return fmt.Errorf("%s: done, and not audited: its state store keeps no records", action)
-	}
-	if err := writer.WriteAudit(ctx, by, action, changed, about...); err != nil {
+func recordIn(ctx context.Context, s adapters.OperatorStore, by, action string, changed int, about ...string) error {
+	if err := s.WriteAudit(ctx, by, action, changed, about...); err != nil {
 		return fmt.Errorf("%s: done, and not audited: %w", action, err)
 	}
 	return nil

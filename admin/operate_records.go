@@ -36,11 +36,7 @@ const failuresMost = 100
 // and counts 200,000 messages in all, at least 2,000 of each group; more reports that there are other groups.
 func (op *Operator) Failures(ctx context.Context, route string) (out []Failure, more bool, err error) {
 	for _, s := range op.stores {
-		counter, ok := s.(adapters.FailureCounter)
-		if !ok {
-			return nil, false, fmt.Errorf("a state store of type %T cannot group failures", s)
-		}
-		found, others, err := counter.CountFailures(ctx, route, failuresMost)
+		found, others, err := s.CountFailures(ctx, route, failuresMost)
 		if err != nil {
 			return nil, false, err
 		}
@@ -78,14 +74,10 @@ func (op *Operator) Audit(ctx context.Context, before string, limit int) (out []
 	}
 	pages := make([][]adapters.AuditRecord, len(op.stores))
 	for i, s := range op.stores {
-		reader, ok := s.(adapters.AuditReader)
-		if !ok {
-			return nil, "", fmt.Errorf("a state store of type %T shows no audit records", s)
-		}
 		if before != "" && ids[i] == 0 {
 			continue // the page before had its last one
 		}
-		if pages[i], err = reader.ReadAudit(ctx, ids[i], limit+1); err != nil {
+		if pages[i], err = s.ReadAudit(ctx, ids[i], limit+1); err != nil {
 			return nil, "", err
 		}
 	}

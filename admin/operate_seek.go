@@ -53,15 +53,13 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 		return nil, err
 	}
 	s.plan(known)
-	counts, counted, err := op.countMoves(ctx, src, route, s.moves)
+	counts, err := op.countMoves(ctx, src, route, s.moves)
 	if err != nil {
 		return nil, err
 	}
-	if counted {
-		s.stay(counts)
-	}
+	s.stay(counts)
 	plan, err := op.relocation(lanes, Relocation{Action: "seek", To: to.String(), move: s.move(route, table)})
-	if err == nil && counted {
+	if err == nil {
 		plan.count(counts)
 	}
 	return plan, err
@@ -72,7 +70,7 @@ var errFuture = errors.New("to skip all present rows, seek to the end")
 
 // reachable refuses a place that the table has not reached: a cursor there would be
 // ahead of the database, which is how a restored one looks.
-func reachable(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, to Place) error {
+func reachable(ctx context.Context, src adapters.OperatorSource, lanes []adapters.LaneStatus, to Place) error {
 	if t := to.Start.Time; to.Start.Kind == adapters.StartTime && t.After(time.Now()) {
 		return refused("%s is in the future: %w", t.UTC().Format(time.RFC3339), errFuture)
 	}
@@ -115,7 +113,7 @@ type seek struct {
 }
 
 // place finds the target.
-func (s *seek) place(ctx context.Context, src adapters.Source, to Place, begin adapters.Start) (err error) {
+func (s *seek) place(ctx context.Context, src adapters.OperatorSource, to Place, begin adapters.Start) (err error) {
 	if s.fresh, err = src.Start(ctx, begin); err != nil {
 		return err
 	}
@@ -199,18 +197,13 @@ func (s *seek) move(route string, table adapters.Table) adapters.Move {
 	return m
 }
 
-// countMoves counts what moves of a route change, of the rows that it matches, if the source can.
-func (op *Operator) countMoves(ctx context.Context, src adapters.Source, route string, moves []adapters.CursorMove) ([]adapters.MoveCount, bool, error) {
-	counter, ok := src.(adapters.MoveCounter)
-	if !ok {
-		return nil, false, nil
-	}
+// countMoves counts what moves of a route change, of the rows that it matches.
+func (op *Operator) countMoves(ctx context.Context, src adapters.OperatorSource, route string, moves []adapters.CursorMove) ([]adapters.MoveCount, error) {
 	var match func(*adapters.Row) bool // nil: all rows, which is counted faster
 	for _, r := range op.build.Config.Routes {
 		if r.Name == route && !reflect.ValueOf(r.Match).IsZero() {
 			match = assembly.Matcher(r.Match)
 		}
 	}
-	counts, err := counter.CountMoves(ctx, moves, movedMost, match)
-	return counts, true, err
+	return src.CountMoves(ctx, moves, movedMost, match)
 }

@@ -115,7 +115,7 @@ func poisons(r *config.Route, destination string) bool {
 }
 
 // storeOf is the state store of a route that leads to a destination; of none: any.
-func (op *Operator) storeOf(destination string) adapters.StateStore {
+func (op *Operator) storeOf(destination string) adapters.OperatorStore {
 	for _, r := range op.build.Config.Routes {
 		if k, err := op.build.StateOf(r.From); r.To == destination && err == nil {
 			return op.parts.States[k.Key]

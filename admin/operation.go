@@ -45,7 +45,7 @@ type OperationPlan struct {
 }
 
 type planned struct {
-	store     adapters.Operations
+	store     adapters.OperatorStore
 	operation adapters.Operation
 }
 
@@ -53,10 +53,6 @@ type planned struct {
 func (op *Operator) PlanOperation(ctx context.Context, order OperationOrder) (*OperationPlan, error) {
 	plan := &OperationPlan{}
 	for _, s := range op.stores {
-		store, ok := s.(adapters.Operations)
-		if !ok {
-			return nil, fmt.Errorf("a state store of type %T keeps no operations", s)
-		}
 		o := adapters.Operation{Kind: order.Kind, Filter: order.Filter, All: order.All, Rate: order.Rate, By: order.By}
 		var err error
 		if order.Kind == adapters.OperationSeek {
@@ -68,7 +64,7 @@ func (op *Operator) PlanOperation(ctx context.Context, order OperationOrder) (*O
 			return nil, err
 		}
 		if o.Total > 0 {
-			plan.operations = append(plan.operations, planned{store, o})
+			plan.operations = append(plan.operations, planned{s, o})
 			plan.Total += o.Total
 		}
 	}
@@ -79,7 +75,7 @@ func (op *Operator) PlanOperation(ctx context.Context, order OperationOrder) (*O
 }
 
 // planMessages adds what a store, and the queues that it is the state of, have of an order.
-func (op *Operator) planMessages(ctx context.Context, plan *OperationPlan, o *adapters.Operation, s adapters.StateStore) error {
+func (op *Operator) planMessages(ctx context.Context, plan *OperationPlan, o *adapters.Operation, s adapters.OperatorStore) error {
 	counts, err := s.CountParked(ctx, o.Command())
 	if err != nil {
 		return err
@@ -107,7 +103,7 @@ func (op *Operator) planMessages(ctx context.Context, plan *OperationPlan, o *ad
 }
 
 // deadSourcesOf are the queues with dead rows that an operation of a store is about.
-func (op *Operator) deadSourcesOf(ctx context.Context, s adapters.StateStore, o *adapters.Operation) ([]*deadSource, error) {
+func (op *Operator) deadSourcesOf(ctx context.Context, s adapters.OperatorStore, o *adapters.Operation) ([]*deadSource, error) {
 	f, some := inTables(adapters.ParkedCommand{Action: adapters.ParkedAction(o.Kind), Filter: o.Filter})
 	if !some {
 		return nil, nil
@@ -117,7 +113,7 @@ func (op *Operator) deadSourcesOf(ctx context.Context, s adapters.StateStore, o 
 }
 
 // planRoutes adds the routes of a seek whose cursors a store has.
-func (op *Operator) planRoutes(ctx context.Context, plan *OperationPlan, o *adapters.Operation, s adapters.StateStore, order OperationOrder) error {
+func (op *Operator) planRoutes(ctx context.Context, plan *OperationPlan, o *adapters.Operation, s adapters.OperatorStore, order OperationOrder) error {
 	for _, r := range op.build.Config.Routes {
 		wanted := false
 		for _, pattern := range order.Routes {
@@ -171,8 +167,8 @@ func (op *Operator) StartOperation(ctx context.Context, plan *OperationPlan) ([]
 // it, it looks on. told receives what it has come to, again and again; optional. When ctx ends the
 // operation is given up after the current step, and the error is that of ctx.
 func (op *Operator) WorkOperation(ctx context.Context, id, worker string, told func(adapters.Operation)) (adapters.Operation, error) {
-	var store adapters.Operations
-	if _, err := op.onOperation(id, func(s adapters.Operations) (bool, error) {
+	var store adapters.OperatorStore
+	if _, err := op.onOperation(id, func(s adapters.OperatorStore) (bool, error) {
 		found, err := s.ListOperations(ctx, adapters.OperationFilter{ID: id, Limit: 1})
 		if err == nil && len(found) == 0 {
 			err = adapters.ErrNoOperation
@@ -211,7 +207,7 @@ const watchPause = 250 * time.Millisecond
 // Operations returns operations, the newest first.
 func (op *Operator) Operations(ctx context.Context, f adapters.OperationFilter) ([]adapters.Operation, error) {
 	var out []adapters.Operation
-	err := op.eachOperations(func(s adapters.Operations) error {
+	err := op.eachOperations(func(s adapters.OperatorStore) error {
 		found, err := s.ListOperations(ctx, f)
 		out = append(out, found...)
 		return err
@@ -235,18 +231,18 @@ func (op *Operator) Operation(ctx context.Context, id string) (adapters.Operatio
 // StopOperation stops an operation between two steps; it returns false when it has ended
 // or was stopped already.
 func (op *Operator) StopOperation(ctx context.Context, id, by string) (bool, error) {
-	return op.onOperation(id, func(s adapters.Operations) (bool, error) { return s.StopOperation(ctx, id, by) })
+	return op.onOperation(id, func(s adapters.OperatorStore) (bool, error) { return s.StopOperation(ctx, id, by) })
 }
 
 // ResumeOperation makes an operation go on that was stopped, or failed; it returns false when it is at work or done.
 func (op *Operator) ResumeOperation(ctx context.Context, id, by string) (bool, error) {
-	return op.onOperation(id, func(s adapters.Operations) (bool, error) { return s.ResumeOperation(ctx, id, by) })
+	return op.onOperation(id, func(s adapters.OperatorStore) (bool, error) { return s.ResumeOperation(ctx, id, by) })
 }
 
 // onOperation calls f with the store that has an operation.
-func (op *Operator) onOperation(id string, f func(adapters.Operations) (bool, error)) (changed bool, err error) {
+func (op *Operator) onOperation(id string, f func(adapters.OperatorStore) (bool, error)) (changed bool, err error) {
 	found := false
-	err = op.eachOperations(func(s adapters.Operations) error {
+	err = op.eachOperations(func(s adapters.OperatorStore) error {
 		did, err := f(s)
 		if errors.Is(err, adapters.ErrNoOperation) {
 			return nil
@@ -261,13 +257,9 @@ func (op *Operator) onOperation(id string, f func(adapters.Operations) (bool, er
 }
 
 // eachOperations calls f with the stores until it fails or finds.
-func (op *Operator) eachOperations(f func(adapters.Operations) error) error {
+func (op *Operator) eachOperations(f func(adapters.OperatorStore) error) error {
 	for _, s := range op.stores {
-		store, ok := s.(adapters.Operations)
-		if !ok {
-			return fmt.Errorf("a state store of type %T keeps no operations", s)
-		}
-		if err := f(store); err != nil {
+		if err := f(s); err != nil {
 			return err
 		}
 	}

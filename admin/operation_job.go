@@ -22,7 +22,7 @@ type OperationsJob struct {
 	working sync.WaitGroup
 	mu      sync.Mutex
 	busy    map[string]bool // ids
-	failing map[adapters.Operations]bool
+	failing map[adapters.OperatorStore]bool
 }
 
 // operationLease is for how long an operation stays its worker's after a sign of life, unless that is an
@@ -38,7 +38,7 @@ func NewOperationsJob(b *assembly.Builder, p *assembly.Parts, instance string) *
 	for _, name := range assembly.SortedNames(p.States) {
 		op.stores = append(op.stores, p.States[name])
 	}
-	return &OperationsJob{op: op, instance: instance, log: b.Options.Logger, busy: map[string]bool{}, failing: map[adapters.Operations]bool{}}
+	return &OperationsJob{op: op, instance: instance, log: b.Options.Logger, busy: map[string]bool{}, failing: map[adapters.OperatorStore]bool{}}
 }
 
 // lookPause is how often a relay looks for operations.
@@ -51,9 +51,7 @@ func (j *OperationsJob) Run(ctx context.Context) {
 	defer look.Stop()
 	for {
 		for _, s := range j.op.stores {
-			if store, ok := s.(adapters.Operations); ok {
-				j.look(ctx, s, store)
-			}
+			j.look(ctx, s)
 		}
 		select {
 		case <-look.C:
@@ -64,7 +62,7 @@ func (j *OperationsJob) Run(ctx context.Context) {
 }
 
 // look begins to work what is free in a store.
-func (j *OperationsJob) look(ctx context.Context, s adapters.StateStore, store adapters.Operations) {
+func (j *OperationsJob) look(ctx context.Context, store adapters.OperatorStore) {
 	limited, cancel := context.WithTimeout(ctx, operationLease)
 	defer cancel()
 	active, err := store.ListOperations(limited, adapters.OperationFilter{Active: true})
@@ -77,14 +75,14 @@ func (j *OperationsJob) look(ctx context.Context, s adapters.StateStore, store a
 	}
 	j.failing[store] = false
 	for _, o := range slices.Backward(active) { // the oldest first
-		if j.able(s, &o) && j.begin(o.ID) { // whether it is free the store knows
+		if j.able(store, &o) && j.begin(o.ID) { // whether it is free the store knows
 			j.working.Go(func() { j.work(ctx, store, o.ID) })
 		}
 	}
 }
 
 // able reports whether the configuration has what an operation of the store is about.
-func (j *OperationsJob) able(s adapters.StateStore, o *adapters.Operation) bool {
+func (j *OperationsJob) able(s adapters.OperatorStore, o *adapters.Operation) bool {
 	reads := func(route string, from func(config.Route) string) bool {
 		return slices.ContainsFunc(j.op.build.Config.Routes, func(r config.Route) bool {
 			k, err := j.op.build.StateOf(r.From)
@@ -115,7 +113,7 @@ func (j *OperationsJob) begin(id string) bool {
 	return true
 }
 
-func (j *OperationsJob) work(ctx context.Context, store adapters.Operations, id string) {
+func (j *OperationsJob) work(ctx context.Context, store adapters.OperatorStore, id string) {
 	defer func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // work is an operation in the hands of its worker.
 type work struct {
 	op      *Operator
-	store   adapters.Operations
+	store   adapters.OperatorStore
 	now     adapters.Operation // as the last step left it
 	size    int                // messages of a step at most
 	limiter *rate.Limiter
@@ -35,7 +35,7 @@ const errorsMost = 30
 // work takes an operation and carries it out until it ends, is stopped, or ctx ends: then
 // the current step is finished and the operation given up, so that another worker continues
 // at once. It returns the operation as it is then; nil when another worker has it.
-func (op *Operator) work(ctx context.Context, store adapters.Operations, id, worker string, told func(adapters.Operation)) (*adapters.Operation, error) {
+func (op *Operator) work(ctx context.Context, store adapters.OperatorStore, id, worker string, told func(adapters.Operation)) (*adapters.Operation, error) {
 	taken, err := store.TakeOperation(ctx, id, worker, operationLease)
 	if err != nil || taken == nil {
 		return nil, err

@@ -13,14 +13,14 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	"github.com/outriderhq/outrider"
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/owntable"
+	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	sqlitetable "github.com/outriderhq/outrider/adapters/sqlite/owntable"
+	"github.com/outriderhq/outrider/adapters/sqlite/owntable"
 	sqlitestate "github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/admin"
 )
@@ -41,8 +41,8 @@ type world struct {
 	kind  string // of the source: rows, partitions, sqlite
 	url   string // or the path
 	db    *sql.DB
-	src   adapters.Source
-	state adapters.StateStore
+	src   adapters.OperatorSource
+	state adapters.OperatorStore
 	op    *admin.Operator
 
 	routes  map[string]*owing // by name: all that hold, or should hold, rows
@@ -88,13 +88,13 @@ func newWorld(t *testing.T, kind, url string) *world {
 		must(t, err)
 		_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(quiet))
 		must(t, err)
-		w.src, err = sqlitetable.New(sqlitetable.Config{Path: url})
+		w.src, err = owntable.New(owntable.Config{Path: url})
 		must(t, err)
 		w.state, err = sqlitestate.New(t.Context(), sqlitestate.Config{Path: url})
 	} else {
 		w.db, err = sql.Open("pgx", url)
 		must(t, err)
-		w.src, err = owntable.New(t.Context(), owntable.Config{URL: url, Logger: quiet})
+		w.src, err = postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url, Logger: quiet})
 		must(t, err)
 		w.state, err = statestore.New(t.Context(), statestore.Config{URL: url, Logger: quiet})
 	}
@@ -300,7 +300,7 @@ func (w *world) fetch(route string, lanes []*reading, limit int) []adapters.Read
 
 // settle writes a lane down.
 func (w *world) settle(route string, l *reading, cursor adapters.Cursor) {
-	table, err := adapters.TableOf(w.ctx, w.src)
+	table, err := w.src.Table(w.ctx)
 	ok(w.t, err)
 	s := adapters.Settlement{LaneRef: l.LaneRef, Epoch: l.Epoch, Cursor: cursor, NextSeq: l.NextSeq, Table: table,
 		Beyond: slices.Sorted(maps.Keys(l.skip))}

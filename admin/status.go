@@ -21,7 +21,7 @@ func (op *Operator) Status(ctx context.Context, running map[string]Route, wants 
 
 // status is [Operator.Status] with what was found out before.
 func (op *Operator) status(ctx context.Context, l *looks, running map[string]Route, wants func(route string) bool) ([]RouteStatus, []Member, error) {
-	lanes, err := op.cursors(ctx)
+	lanes, err := op.cursors(ctx, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -58,6 +58,6 @@ func (op *Operator) Knows(ctx context.Context, route string) (bool, error) {
 	if op.configured(route) {
 		return true, nil
 	}
-	lanes, err := op.cursors(ctx)
+	lanes, err := op.cursors(ctx, nil)
 	return slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == route }), err
 }

@@ -56,15 +56,9 @@ func (op *Operator) DeadRows(ctx context.Context) DeadRows {
 // selects by, only a few are looked at.
 func (s *deadSource) count(ctx context.Context, d *DeadRows) error {
 	kinds := !reflect.ValueOf(s.routes[0].Match).IsZero() // otherwise the first one takes everything
-	more := false
-	counter, ok := s.rows.(adapters.DeadCounter)
-	err := errors.ErrUnsupported
-	if ok {
-		var counts []adapters.DeadCount
-		counts, more, err = counter.CountDead(ctx, DeadMost, kinds)
-		for i := range counts {
-			d.Counts[s.route(&counts[i].Row)] += counts[i].Rows
-		}
+	counts, more, err := s.rows.CountDead(ctx, DeadMost, kinds)
+	for i := range counts {
+		d.Counts[s.route(&counts[i].Row)] += counts[i].Rows
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		rows := 0

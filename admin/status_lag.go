@@ -31,7 +31,7 @@ func (op *Operator) sumLags(ctx context.Context, from map[string]string, lanes m
 		if err != nil {
 			continue
 		}
-		if counter, ok := src.(adapters.SpanBacklogger); ok {
+		if counter, ok := src.(adapters.LaneBacklogger); ok {
 			sumSource(ctx, counter, of, lanes, out)
 		}
 	}
@@ -39,7 +39,7 @@ func (op *Operator) sumLags(ctx context.Context, from map[string]string, lanes m
 }
 
 // sumSource counts the rows between the places of the lanes of one source, and sums what is behind each route's.
-func sumSource(ctx context.Context, counter adapters.SpanBacklogger, routes []string, lanes map[string][]adapters.LaneStatus, out map[string]adapters.Backlog) {
+func sumSource(ctx context.Context, counter adapters.LaneBacklogger, routes []string, lanes map[string][]adapters.LaneStatus, out map[string]adapters.Backlog) {
 	var spans []adapters.Span
 	for _, route := range routes {
 		for _, l := range lanes[route] {

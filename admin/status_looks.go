@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -60,15 +59,10 @@ func (l *looks) changed() {
 	l.failing.changed()
 }
 
-// cursors returns the lanes, without counts where the store can leave them out.
-func (op *Operator) cursors(ctx context.Context) (out []adapters.LaneStatus, err error) {
-	return op.cursorsOf(ctx, nil)
-}
-
-// cursorsOf is [Operator.cursors] of some routes; nil: of all.
-func (op *Operator) cursorsOf(ctx context.Context, routes []string) (out []adapters.LaneStatus, err error) {
+// cursors returns the lanes of some routes (nil: of all) without counts.
+func (op *Operator) cursors(ctx context.Context, routes []string) (out []adapters.LaneStatus, err error) {
 	for _, s := range op.stores {
-		lanes, err := cursorsIn(ctx, s, routes)
+		lanes, err := s.Cursors(ctx, routes)
 		if err != nil {
 			return nil, err
 		}
@@ -77,28 +71,11 @@ func (op *Operator) cursorsOf(ctx context.Context, routes []string) (out []adapt
 	return out, nil
 }
 
-// cursorsIn are the lanes of some routes that a store knows; nil: of all.
-func cursorsIn(ctx context.Context, s adapters.StateStore, routes []string) (lanes []adapters.LaneStatus, err error) {
-	if f, ok := s.(adapters.CursorFinder); ok && routes != nil {
-		return f.CursorsOf(ctx, routes)
-	}
-	if c, ok := s.(adapters.LaneCounter); ok {
-		lanes, err = c.Cursors(ctx)
-	} else {
-		lanes, err = s.Lanes(ctx)
-	}
-	return slices.DeleteFunc(lanes, func(l adapters.LaneStatus) bool { return routes != nil && !slices.Contains(routes, l.Route) }), err
-}
-
-// parkedCounts counts the parked messages of all lanes, in the stores that can.
+// parkedCounts counts the parked messages of all lanes.
 func (op *Operator) parkedCounts(ctx context.Context) (map[adapters.LaneRef]adapters.LaneCounts, error) {
 	all := map[adapters.LaneRef]adapters.LaneCounts{}
 	for _, s := range op.stores {
-		c, ok := s.(adapters.LaneCounter)
-		if !ok {
-			continue
-		}
-		counts, err := c.CountLanes(ctx)
+		counts, err := s.CountLanes(ctx)
 		if err != nil {
 			return nil, err
 		}

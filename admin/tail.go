@@ -94,7 +94,7 @@ func (e *unknownSource) Error() string {
 
 // tail is a reader of its own.
 type tail struct {
-	source adapters.Source
+	source adapters.OperatorSource
 	opts   TailOptions
 	match  func(*adapters.Row) bool
 	show   func(*adapters.Row) error

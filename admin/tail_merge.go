@@ -15,7 +15,7 @@ const (
 // merge reads the rows of all slots between two places, by position. The slots begin at one place, so rows that are late, which each
 // slot yields first, have lower positions than all others. All are read as of the snapshot of the end.
 type merge struct {
-	source adapters.Source
+	source adapters.OperatorSource
 	end    adapters.Cursor
 	slots  [adapters.Slots]mergeSlot
 	limit  int // rows of a slot to read ahead
@@ -28,7 +28,7 @@ type mergeSlot struct {
 	drained bool
 }
 
-func newMerge(source adapters.Source, from, end adapters.Cursor) *merge {
+func newMerge(source adapters.OperatorSource, from, end adapters.Cursor) *merge {
 	m := &merge{source: source, end: end, limit: tailBatch}
 	for i := range m.slots {
 		m.slots[i].at = from

@@ -139,7 +139,7 @@ func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 
 // look checks the sources of an operator.
 func (w *watchdog) look(ctx context.Context, op *Operator, down map[string]bool, now time.Time) error {
-	lanes, err := op.cursors(ctx)
+	lanes, err := op.cursors(ctx, nil)
 	if err != nil {
 		return err
 	}

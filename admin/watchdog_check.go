@@ -58,17 +58,17 @@ func (b *beat) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if q, ok := feed.Queue.(adapters.WaitingFinder); ok {
-		return b.checkQueue(ctx, s, q, feed)
-	}
-	if f, ok := feed.Source.(adapters.UnsettledFinder); ok {
-		return b.checkLog(ctx, s, f, feed.Source)
+	switch {
+	case feed.Queue != nil:
+		return b.checkQueue(ctx, s, feed.Queue)
+	case feed.Source != nil:
+		return b.checkLog(ctx, s, feed.Source)
 	}
 	return nil
 }
 
 // mark notes where the table ends now, and returns where it ended when the limit began.
-func (b *beat) mark(ctx context.Context, s *watchedSource, src adapters.Source) (m adapters.Cursor, ok bool, err error) {
+func (b *beat) mark(ctx context.Context, s *watchedSource, src adapters.OperatorSource) (m adapters.Cursor, ok bool, err error) {
 	end, err := src.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
 	if err != nil {
 		return m, false, err
@@ -81,7 +81,7 @@ func (b *beat) mark(ctx context.Context, s *watchedSource, src adapters.Source) 
 }
 
 // checkLog checks the lanes of a log table.
-func (b *beat) checkLog(ctx context.Context, s *watchedSource, f adapters.UnsettledFinder, src adapters.Source) error {
+func (b *beat) checkLog(ctx context.Context, s *watchedSource, src adapters.OperatorSource) error {
 	mark, ok, err := b.mark(ctx, s, src)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (b *beat) checkLog(ctx context.Context, s *watchedSource, f adapters.Unsett
 	}
 	for from := 0; from < len(lanes); from += chunkLanes {
 		to := min(from+chunkLanes, len(lanes))
-		found, err := f.Unsettled(ctx, lanes[from:to], after[from:to], mark, overdueMost)
+		found, err := src.Unsettled(ctx, lanes[from:to], after[from:to], mark, overdueMost)
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func rank(c CauseKind) int {
 }
 
 // checkQueue checks the oldest rows of a queue that wait.
-func (b *beat) checkQueue(ctx context.Context, s *watchedSource, q adapters.WaitingFinder, feed assembly.Feed) error {
+func (b *beat) checkQueue(ctx context.Context, s *watchedSource, q adapters.OperatorQueue) error {
 	rows, err := q.WaitingByAge(ctx, s.after, watchedRows)
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (b *beat) checkQueue(ctx context.Context, s *watchedSource, q adapters.Wait
 			continue
 		}
 		checked++
-		wanted, err := b.judgeRow(ctx, q, feed, r, seen.at)
+		wanted, err := b.judgeRow(ctx, q, r, seen.at)
 		if err != nil {
 			return err
 		}
@@ -227,12 +227,8 @@ func (b *beat) checkQueue(ctx context.Context, s *watchedSource, q adapters.Wait
 }
 
 // judgeRow looks closely at a row that has not changed for long. It reports whether a route wants it.
-func (b *beat) judgeRow(ctx context.Context, q adapters.WaitingFinder, feed assembly.Feed, r *adapters.WaitingRow, since time.Time) (wanted bool, err error) {
-	finder, ok := feed.Queue.(adapters.Finder)
-	if !ok {
-		return false, nil
-	}
-	found, err := finder.Find(ctx, r.At.Key, foundMost)
+func (b *beat) judgeRow(ctx context.Context, q adapters.OperatorQueue, r *adapters.WaitingRow, since time.Time) (wanted bool, err error) {
+	found, err := q.Find(ctx, r.At.Key, foundMost)
 	if err != nil {
 		return false, err
 	}

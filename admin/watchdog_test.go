@@ -27,8 +27,8 @@ type kennel struct {
 	now   time.Time
 	log   bytes.Buffer
 	lanes []adapters.LaneState
-	store adapters.StateStore
-	src   adapters.Source
+	store adapters.OperatorStore
+	src   adapters.OperatorSource
 	exec  func(sql string, args ...any)
 	down  []adapters.AddressStatus
 	name  string // of the process
@@ -93,7 +93,7 @@ func (k *kennel) settle(to adapters.StartKind) {
 	k.t.Helper()
 	c, err := k.src.Start(k.t.Context(), adapters.Start{Kind: to})
 	k.must(err)
-	table, err := adapters.TableOf(k.t.Context(), k.src)
+	table, err := k.src.Table(k.t.Context())
 	k.must(err)
 	var all []adapters.Settlement
 	for i := range k.lanes {

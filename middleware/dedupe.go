@@ -240,7 +240,7 @@ func (d *Dedupe) record(ctx context.Context, event adapters.EventRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()
 	for {
-		err := d.store.Record(ctx, []adapters.Sighting{{EventRef: event, Keep: d.Window}})
+		err := d.store.Record(ctx, []adapters.SeenEvent{{EventRef: event, Keep: d.Window}})
 		if d.report(err); err == nil || ctx.Err() != nil {
 			return
 		}

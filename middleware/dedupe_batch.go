@@ -40,7 +40,7 @@ func Coalesce(store adapters.DedupeStore) adapters.DedupeStore {
 type coalesced struct {
 	adapters.DedupeStore
 	seen     batcher[adapters.EventRef, bool]
-	recorded batcher[adapters.Sighting, struct{}]
+	recorded batcher[adapters.SeenEvent, struct{}]
 
 	// Used by the one call of record at a time.
 	expirable int // expired events that may be deleted
@@ -51,12 +51,12 @@ func (c *coalesced) Seen(ctx context.Context, events []adapters.EventRef) ([]boo
 	return c.seen.do(ctx, events)
 }
 
-func (c *coalesced) Record(ctx context.Context, events []adapters.Sighting) error {
+func (c *coalesced) Record(ctx context.Context, events []adapters.SeenEvent) error {
 	_, err := c.recorded.do(ctx, events)
 	return err
 }
 
-func (c *coalesced) record(ctx context.Context, events []adapters.Sighting) ([]struct{}, error) {
+func (c *coalesced) record(ctx context.Context, events []adapters.SeenEvent) ([]struct{}, error) {
 	if err := c.DedupeStore.Record(ctx, events); err != nil {
 		return nil, err
 	}

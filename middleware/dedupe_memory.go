@@ -42,7 +42,7 @@ func (m *memory) Seen(_ context.Context, events []adapters.EventRef) ([]bool, er
 	return out, nil
 }
 
-func (m *memory) Record(_ context.Context, events []adapters.Sighting) error {
+func (m *memory) Record(_ context.Context, events []adapters.SeenEvent) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()

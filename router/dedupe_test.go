@@ -61,7 +61,7 @@ func (e *eventStore) Seen(_ context.Context, events []adapters.EventRef) ([]bool
 	return out, nil
 }
 
-func (e *eventStore) Record(_ context.Context, events []adapters.Sighting) error {
+func (e *eventStore) Record(_ context.Context, events []adapters.SeenEvent) error {
 	if err := e.answer(); err != nil {
 		return err
 	}

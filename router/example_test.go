@@ -32,9 +32,16 @@ func newJournal(texts ...string) *journal {
 }
 
 func (*journal) Check(context.Context) error                     { return nil }
-func (*journal) Identity(context.Context) (string, error)        { return "", nil } // cursors hold anywhere
 func (*journal) Validate(context.Context, adapters.Cursor) error { return nil }
 func (*journal) Close() error                                    { return nil }
+
+func (*journal) Table(context.Context) (adapters.Table, error) {
+	return adapters.Table{}, nil // cursors hold anywhere
+}
+
+func (*journal) Anchored(_ context.Context, c adapters.Cursor) (adapters.Cursor, error) {
+	return c, nil // rows are known by their position alone
+}
 
 func (j *journal) Start(_ context.Context, at adapters.Start) (adapters.Cursor, error) {
 	if at.Kind == adapters.StartEnd {

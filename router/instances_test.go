@@ -148,13 +148,13 @@ func (u *unreachable) set(err error) {
 	u.away = err
 }
 
-func (u *unreachable) Identity(ctx context.Context) (string, error) {
+func (u *unreachable) Table(ctx context.Context) (adapters.Table, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.away != nil {
-		return "", u.away
+		return adapters.Table{}, u.away
 	}
-	return u.memSource.Identity(ctx)
+	return u.memSource.Table(ctx)
 }
 
 // More instances than lanes: those without any stand by, and take over.

@@ -38,9 +38,16 @@ func (m *memSource) add(rows ...*adapters.Row) {
 }
 
 func (m *memSource) Check(context.Context) error                     { return nil }
-func (m *memSource) Identity(context.Context) (string, error)        { return "mem", nil }
 func (m *memSource) Validate(context.Context, adapters.Cursor) error { return nil }
 func (m *memSource) Close() error                                    { return nil }
+
+func (m *memSource) Table(context.Context) (adapters.Table, error) {
+	return adapters.Table{Cluster: "mem"}, nil
+}
+
+func (m *memSource) Anchored(_ context.Context, c adapters.Cursor) (adapters.Cursor, error) {
+	return c, nil
+}
 
 // Rebase is there for what is said of it.
 func (m *memSource) Rebase(context.Context, []adapters.LaneStatus) (map[int]adapters.Cursor, error) {

@@ -78,8 +78,8 @@ func (m *memState) Move(_ context.Context, mv adapters.Move) error {
 	return nil
 }
 
-func (m *memState) Forget(context.Context, string, bool, string) (adapters.Forgotten, error) {
-	return adapters.Forgotten{}, nil
+func (m *memState) Forget(context.Context, string, bool, string) (adapters.DeletedRoute, error) {
+	return adapters.DeletedRoute{}, nil
 }
 
 // owned is how many lanes have an owner.

@@ -23,7 +23,7 @@ type partQueue struct {
 	random *rand.Rand // of the goroutine that claims
 	parts  int        // after so many of ten claims that look at everything, others leave half of it out
 	odd    int        // which half they look at
-	look   adapters.Look
+	look   adapters.Coverage
 	woken  chan struct{}
 	claims atomic.Int64
 
@@ -48,7 +48,7 @@ func (q *partQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adap
 	return rows, err
 }
 
-func (q *partQueue) Looked() adapters.Look { return q.look }
+func (q *partQueue) Coverage() adapters.Coverage { return q.look }
 
 func (q *partQueue) Wake() <-chan struct{} { return q.woken }
 

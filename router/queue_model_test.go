@@ -304,6 +304,9 @@ func (m *memQueue) settle(r adapters.ClaimResult) bool {
 	return true
 }
 
+// Coverage implements [adapters.Queue]: every claim reads the whole queue.
+func (m *memQueue) Coverage() adapters.Coverage { return adapters.Coverage{Since: time.Now()} }
+
 func (m *memQueue) Extend(_ context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	err = m.statement("Extend", &m.writing, func() {
 		for _, c := range claims {

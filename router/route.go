@@ -280,7 +280,7 @@ func (r *Route) unit() string {
 	if r.Leader != "" {
 		return "source " + r.Leader
 	}
-	_, undivided := r.Source.(adapters.Undivided)
+	_, undivided := r.Source.(adapters.SharedRead)
 	if undivided || r.Order == adapters.OrderGlobal || r.Subscriber != nil {
 		return "route " + r.Name
 	}

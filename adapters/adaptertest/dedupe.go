@@ -33,15 +33,15 @@ func DedupeStore(t *testing.T, create func(tb testing.TB) (open func() adapters.
 }
 
 // sightings are ids of route "r", kept for so long.
-func sightings(keep time.Duration, ids ...string) []adapters.Sighting {
-	out := make([]adapters.Sighting, len(ids))
+func sightings(keep time.Duration, ids ...string) []adapters.SeenEvent {
+	out := make([]adapters.SeenEvent, len(ids))
 	for i, id := range ids {
-		out[i] = adapters.Sighting{EventRef: adapters.EventRef{Route: "r", ID: id}, Keep: keep}
+		out[i] = adapters.SeenEvent{EventRef: adapters.EventRef{Route: "r", ID: id}, Keep: keep}
 	}
 	return out
 }
 
-func record(tb testing.TB, store adapters.DedupeStore, events []adapters.Sighting) {
+func record(tb testing.TB, store adapters.DedupeStore, events []adapters.SeenEvent) {
 	tb.Helper()
 	if err := store.Record(tb.Context(), events); err != nil {
 		tb.Fatalf("record %d events: %v", len(events), err)
@@ -67,7 +67,7 @@ func testSeenOnItsRoute(t *testing.T, open func() adapters.DedupeStore) {
 	record(t, store, nil)
 	wantSeen(t, store, []bool{false}, "a")
 	record(t, store, sightings(time.Hour, "c", "a"))
-	record(t, store, []adapters.Sighting{{EventRef: adapters.EventRef{Route: "other", ID: "b"}, Keep: time.Hour}})
+	record(t, store, []adapters.SeenEvent{{EventRef: adapters.EventRef{Route: "other", ID: "b"}, Keep: time.Hour}})
 	wantSeen(t, store, []bool{true, false, true, true, false}, "a", "b", "c", "a", "")
 	got, err := store.Seen(t.Context(), []adapters.EventRef{{Route: "other", ID: "a"}, {Route: "other", ID: "b"}})
 	if err != nil || !slices.Equal(got, []bool{false, true}) {

@@ -17,11 +17,11 @@ import (
 // the tests that need it are skipped.
 type QueueHarness struct {
 	// Queue works on the tables. The suite closes it.
-	Queue adapters.Queue
+	Queue adapters.OperatorQueue
 
 	// Open returns another queue on the same tables, as another process has it.
 	// The suite closes it.
-	Open func(t *testing.T) adapters.Queue
+	Open func(t *testing.T) adapters.OperatorQueue
 
 	// Tables are the names that claims have, and the prefix with which the
 	// groups of a table begin ("EVENT:").
@@ -58,7 +58,7 @@ type QueueHarness struct {
 	Lock func(t *testing.T, keys ...string) (release func())
 
 	// Retaining opens a queue on the tables that removes old delivered rows, for which it makes what is needed. The suite closes it.
-	Retaining func(t *testing.T) adapters.QueueRetainer
+	Retaining func(t *testing.T) adapters.OperatorQueue
 
 	// Refuse has the tables refuse that the row of a key is done.
 	Refuse func(t *testing.T, key string) (mend func())
@@ -156,7 +156,7 @@ func (s *queueSuite) needsClaims(t *testing.T) {
 	}
 }
 
-func (s *queueSuite) closeAfter(t *testing.T, q adapters.Queue) {
+func (s *queueSuite) closeAfter(t *testing.T, q adapters.OperatorQueue) {
 	t.Cleanup(func() {
 		if err := q.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -204,7 +204,7 @@ func allSlots() []int {
 }
 
 // claim claims once, and checks what holds for every claim.
-func (s *queueSuite) claim(t *testing.T, q adapters.Queue, r adapters.ClaimRequest) []*adapters.Row {
+func (s *queueSuite) claim(t *testing.T, q adapters.OperatorQueue, r adapters.ClaimRequest) []*adapters.Row {
 	t.Helper()
 	if r.Slots == nil {
 		r.Slots = allSlots()
@@ -238,7 +238,7 @@ func (s *queueSuite) claim(t *testing.T, q adapters.Queue, r adapters.ClaimReque
 }
 
 // claimAll claims, without settling, until nothing comes any more.
-func (s *queueSuite) claimAll(t *testing.T, q adapters.Queue, r adapters.ClaimRequest) []*adapters.Row {
+func (s *queueSuite) claimAll(t *testing.T, q adapters.OperatorQueue, r adapters.ClaimRequest) []*adapters.Row {
 	t.Helper()
 	var all []*adapters.Row
 	for {
@@ -252,7 +252,7 @@ func (s *queueSuite) claimAll(t *testing.T, q adapters.Queue, r adapters.ClaimRe
 
 // claimSoon claims until as many rows have come as are wanted: once a claim has
 // found nothing, what comes then need not be found by the very next one.
-func (s *queueSuite) claimSoon(t *testing.T, q adapters.Queue, r adapters.ClaimRequest, want int) []*adapters.Row {
+func (s *queueSuite) claimSoon(t *testing.T, q adapters.OperatorQueue, r adapters.ClaimRequest, want int) []*adapters.Row {
 	t.Helper()
 	var all []*adapters.Row
 	for end := time.Now().Add(maxWait); len(all) < want; {
@@ -265,7 +265,7 @@ func (s *queueSuite) claimSoon(t *testing.T, q adapters.Queue, r adapters.ClaimR
 }
 
 // settle writes one outcome for all rows and wants none to be lost.
-func (s *queueSuite) settle(t *testing.T, q adapters.Queue, outcome outbox.Outcome, rows ...*adapters.Row) {
+func (s *queueSuite) settle(t *testing.T, q adapters.OperatorQueue, outcome outbox.Outcome, rows ...*adapters.Row) {
 	t.Helper()
 	results := make([]adapters.ClaimResult, len(rows))
 	for i, row := range rows {

@@ -166,7 +166,7 @@ func (a *arrivals) rows() int {
 }
 
 // take claims a few rows, notes them, and settles them.
-func (a *arrivals) take(t *testing.T, s *queueSuite, q adapters.Queue, slots []int) (ok bool) {
+func (a *arrivals) take(t *testing.T, s *queueSuite, q adapters.OperatorQueue, slots []int) (ok bool) {
 	claimed, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: slots, Limit: 20})
 	if err != nil {
 		t.Error(err)

@@ -20,17 +20,12 @@ var queueIDTests = map[string]func(*testing.T, *queueSuite){
 
 // QueueIDs checks that an id names one row or none. The tables of the queue have dead rows with these ids, and no others; others are ids that
 // a database may take for one of them. All rows are purged.
-func QueueIDs(t *testing.T, q adapters.Queue, ids []string, others ...string) {
+func QueueIDs(t *testing.T, q adapters.OperatorQueue, ids []string, others ...string) {
 	t.Helper()
-	dead, ok := q.(adapters.DeadRows)
-	finder, found := q.(adapters.Finder)
-	if !ok || !found {
-		t.Fatalf("a %T has no dead rows, or finds none", q)
-	}
 	slices.Sort(ids)
 	var listed []string
 	for f := (adapters.DeadFilter{Limit: 1}); len(listed) <= len(ids); {
-		page, err := dead.Dead(t.Context(), f)
+		page, err := q.Dead(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,24 +38,24 @@ func QueueIDs(t *testing.T, q adapters.Queue, ids []string, others ...string) {
 		t.Fatalf("the dead rows are listed as %q, want %q", listed, ids)
 	}
 	for _, id := range others {
-		if got := idsOf(t, dead, finder, id); len(got) > 0 {
+		if got := idsOf(t, q, id); len(got) > 0 {
 			t.Errorf("id %q names %q", id, got)
 		}
 	}
 	for i, id := range ids {
-		if got := idsOf(t, dead, finder, id); !slices.Equal(got, []string{id}) {
+		if got := idsOf(t, q, id); !slices.Equal(got, []string{id}) {
 			t.Errorf("id %q names %q", id, got)
 		}
-		page, err := dead.Dead(t.Context(), adapters.DeadFilter{ID: id})
+		page, err := q.Dead(t.Context(), adapters.DeadFilter{ID: id})
 		if err != nil || len(page) != 1 {
 			t.Fatalf("id %q names %d rows, %v", id, len(page), err)
 		}
 		action := []adapters.ParkedAction{adapters.ParkedPurge, adapters.ParkedRedrive}[i%2]
-		n, err := dead.ChangeDead(t.Context(), action, []adapters.DeadKey{page[0].At}, func(context.Context, int) error { return nil })
+		n, err := q.ChangeDead(t.Context(), action, []adapters.DeadKey{page[0].At}, func(context.Context, int) error { return nil })
 		if err != nil || n != 1 {
 			t.Errorf("%s of %q changes %d rows, %v", action, id, n, err)
 		}
-		left, err := dead.Dead(t.Context(), adapters.DeadFilter{})
+		left, err := q.Dead(t.Context(), adapters.DeadFilter{})
 		if err != nil || len(left) != len(ids)-1-i || slices.ContainsFunc(left, func(r adapters.DeadRow) bool { return r.Row.ID == id }) {
 			t.Errorf("after %s of %q there are %d rows, %v", action, id, len(left), err)
 		}
@@ -68,13 +63,13 @@ func QueueIDs(t *testing.T, q adapters.Queue, ids []string, others ...string) {
 }
 
 // idsOf are the ids of the dead rows that an id names, which have to be those of the rows that are found.
-func idsOf(t *testing.T, dead adapters.DeadRows, finder adapters.Finder, id string) (ids []string) {
+func idsOf(t *testing.T, q adapters.OperatorQueue, id string) (ids []string) {
 	t.Helper()
-	page, err := dead.Dead(t.Context(), adapters.DeadFilter{ID: id})
+	page, err := q.Dead(t.Context(), adapters.DeadFilter{ID: id})
 	if err != nil {
 		t.Fatalf("id %q: %v", id, err)
 	}
-	all, err := finder.Find(t.Context(), id, 10)
+	all, err := q.Find(t.Context(), id, 10)
 	if err != nil {
 		t.Fatalf("find %q: %v", id, err)
 	}
@@ -104,10 +99,6 @@ func testQueueIDs(t *testing.T, s *queueSuite) {
 
 // testQueueGroups: the groups that a filter selects are those of its name, with the table's prefix or without.
 func testQueueGroups(t *testing.T, s *queueSuite) {
-	dead, ok := s.Queue.(adapters.DeadRows)
-	if !ok {
-		t.Fatalf("a %T has no dead rows", s.Queue)
-	}
 	groups := []string{"x", ":x", "X", "x ", "y:x", s.Prefixes[0] + "x"}
 	want := map[string]int{}
 	for _, g := range groups {
@@ -118,12 +109,12 @@ func testQueueGroups(t *testing.T, s *queueSuite) {
 			want[name]++
 		}
 	}
-	all, err := dead.Dead(t.Context(), adapters.DeadFilter{})
+	all, err := s.Queue.Dead(t.Context(), adapters.DeadFilter{})
 	if err != nil || len(all) != len(groups) {
 		t.Fatalf("listed %d rows, %v", len(all), err)
 	}
 	for name, n := range want {
-		page, err := dead.Dead(t.Context(), adapters.DeadFilter{Group: name})
+		page, err := s.Queue.Dead(t.Context(), adapters.DeadFilter{Group: name})
 		if err != nil || len(page) != n {
 			t.Errorf("group %q has %d rows, want %d, %v", name, len(page), n, err)
 		}
@@ -137,30 +128,25 @@ func testQueueGroups(t *testing.T, s *queueSuite) {
 
 // testQueueEmptyKey: a list ends behind a row whose key is the empty text.
 func testQueueEmptyKey(t *testing.T, s *queueSuite) {
-	dead, isDead := s.Queue.(adapters.DeadRows)
-	waiting, waits := s.Queue.(adapters.WaitingFinder)
-	if !isDead || !waits {
-		t.Fatalf("a %T has no dead rows, or no waiting ones", s.Queue)
-	}
 	row := s.row("a")
 	row.Key = ""
 	s.Insert(t, row)
-	page, err := waiting.WaitingByAge(t.Context(), adapters.DeadKey{}, 1)
+	page, err := s.Queue.WaitingByAge(t.Context(), adapters.DeadKey{}, 1)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // the table has no index for it
 	case err != nil || len(page) != 1:
 		t.Fatalf("%d rows wait, %v", len(page), err)
 	default:
-		if page, err = waiting.WaitingByAge(t.Context(), page[0].At, 1); err != nil || len(page) > 0 {
+		if page, err = s.Queue.WaitingByAge(t.Context(), page[0].At, 1); err != nil || len(page) > 0 {
 			t.Errorf("then %d rows wait, %v", len(page), err)
 		}
 	}
 	s.Set(t, QueueDead, 0, "")
-	list, err := dead.Dead(t.Context(), adapters.DeadFilter{Limit: 1})
+	list, err := s.Queue.Dead(t.Context(), adapters.DeadFilter{Limit: 1})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d rows are dead, %v", len(list), err)
 	}
-	if list, err = dead.Dead(t.Context(), adapters.DeadFilter{Limit: 1, After: list[0].At}); err != nil || len(list) > 0 {
+	if list, err = s.Queue.Dead(t.Context(), adapters.DeadFilter{Limit: 1, After: list[0].At}); err != nil || len(list) > 0 {
 		t.Errorf("then %d rows are dead, %v", len(list), err)
 	}
 }

@@ -34,7 +34,7 @@ func (s *queueSuite) later(t *testing.T, group string) QueueRow {
 
 // quiet claims several times and wants nothing: a queue may look at parts of its tables at
 // a time.
-func (s *queueSuite) quiet(t *testing.T, q adapters.Queue, r adapters.ClaimRequest) {
+func (s *queueSuite) quiet(t *testing.T, q adapters.OperatorQueue, r adapters.ClaimRequest) {
 	t.Helper()
 	for range 5 {
 		s.want(t, s.claim(t, q, r))
@@ -140,7 +140,7 @@ type queueMoves struct {
 	*queueSuite
 	t       *testing.T
 	random  *rand.Rand
-	queues  []adapters.Queue
+	queues  []adapters.OperatorQueue
 	wants   []uint64
 	owner   [adapters.Slots]int
 	held    []map[string][]*adapters.Row // by process and group

@@ -68,33 +68,30 @@ func (s *queueSuite) settleBesideALock(t *testing.T, outcome outbox.Outcome, end
 
 // testQueueLockedDead: a command on dead rows does not wait long for a row that another session has locked, and changes nothing then.
 func testQueueLockedDead(t *testing.T, s *queueSuite) {
-	dead, ok := s.Queue.(adapters.DeadRows)
-	if s.Lock == nil || !ok {
-		t.Skip("rows cannot be locked, or commands do not change dead ones")
+	if s.Lock == nil {
+		t.Skip("rows cannot be locked")
 	}
 	rows := s.insert(t, "a", "b")
 	s.settle(t, s.Queue, outbox.OutcomeDead, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, len(rows))...)
-	found, err := dead.Dead(t.Context(), adapters.DeadFilter{})
+	found, err := s.Queue.Dead(t.Context(), adapters.DeadFilter{})
 	if err != nil || len(found) != len(rows) {
 		t.Fatalf("%d rows are dead, %v", len(found), err)
 	}
 	keys := []adapters.DeadKey{found[0].At, found[1].At}
 	record := func(context.Context, int) error { return nil }
 	release := s.Lock(t, keys[1].Key)
-	if changed, err := dead.ChangeDead(t.Context(), adapters.ParkedRedrive, keys, record); changed != 0 || err == nil {
+	if changed, err := s.Queue.ChangeDead(t.Context(), adapters.ParkedRedrive, keys, record); changed != 0 || err == nil {
 		t.Errorf("changed %d of 2 rows, of which one is locked: %v", changed, err)
 	}
 	release()
-	if changed, err := dead.ChangeDead(t.Context(), adapters.ParkedRedrive, keys, record); changed != 2 || err != nil {
+	if changed, err := s.Queue.ChangeDead(t.Context(), adapters.ParkedRedrive, keys, record); changed != 2 || err != nil {
 		t.Errorf("changed %d rows after the lock, %v", changed, err)
 	}
 }
 
 // testQueueBackoff: rows in backoff are listed behind dead ones when they are asked for, and can be redriven, not purged.
 func testQueueBackoff(t *testing.T, s *queueSuite) {
-	dead, ok := s.Queue.(adapters.DeadRows)
-	keeper, keeps := s.Queue.(adapters.DueKeeper)
-	if !ok || !keeps || !keeper.KeepsDue() {
+	if keeper, keeps := s.Queue.(adapters.DueKeeper); !keeps || !keeper.KeepsDue() {
 		t.Skip("the tables do not say when a row is due again")
 	}
 	rows := s.insert(t, "a", "b", "a", "c")
@@ -114,7 +111,7 @@ func testQueueBackoff(t *testing.T, s *queueSuite) {
 	var found []adapters.DeadRow
 	f := adapters.DeadFilter{Retrying: true, Limit: 1}
 	for {
-		page, err := dead.Dead(t.Context(), f)
+		page, err := s.Queue.Dead(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,11 +126,11 @@ func testQueueBackoff(t *testing.T, s *queueSuite) {
 	if r := found[1]; !r.At.Retrying || r.Attempts != 1 || r.Due.Sub(due).Abs() > time.Second {
 		t.Errorf("the row in backoff is %+v", r)
 	}
-	if only, err := dead.Dead(t.Context(), adapters.DeadFilter{}); err != nil || len(only) != 1 {
+	if only, err := s.Queue.Dead(t.Context(), adapters.DeadFilter{}); err != nil || len(only) != 1 {
 		t.Errorf("%d rows are dead, %v", len(only), err)
 	}
 	record := func(context.Context, int) error { return nil }
-	if n, err := dead.ChangeDead(t.Context(), adapters.ParkedRedrive, []adapters.DeadKey{found[1].At}, record); n != 1 || err != nil {
+	if n, err := s.Queue.ChangeDead(t.Context(), adapters.ParkedRedrive, []adapters.DeadKey{found[1].At}, record); n != 1 || err != nil {
 		t.Errorf("redriven: %d, %v", n, err)
 	}
 	claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2)

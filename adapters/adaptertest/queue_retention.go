@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// queueRetentionTests are about [adapters.QueueRetainer].
+// queueRetentionTests are about [adapters.OperatorQueue].
 var queueRetentionTests = map[string]func(*testing.T, *queueSuite){
 	"G1_OldDeliveredRowsAreRemoved": testQueueRetention,
 	"G13_RetentionSkipsLockedRows":  testQueueRetentionLocked,
@@ -17,7 +17,7 @@ var queueRetentionTests = map[string]func(*testing.T, *queueSuite){
 }
 
 // retainer opens a queue whose delivered rows are removed.
-func (s *queueSuite) retainer(t *testing.T) adapters.QueueRetainer {
+func (s *queueSuite) retainer(t *testing.T) adapters.OperatorQueue {
 	t.Helper()
 	if s.Retaining == nil {
 		t.Skip("delivered rows are not removed by age")
@@ -31,7 +31,7 @@ func (s *queueSuite) retainer(t *testing.T) adapters.QueueRetainer {
 }
 
 // remove takes a step.
-func remove(t *testing.T, q adapters.QueueRetainer, r adapters.Retention) adapters.Retained {
+func remove(t *testing.T, q adapters.OperatorQueue, r adapters.Retention) adapters.Retained {
 	t.Helper()
 	step, err := q.RetainDelivered(t.Context(), r)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // the beginning.
 type SourceHarness struct {
 	// Source reads the table. The suite closes it.
-	Source adapters.Source
+	Source adapters.OperatorSource
 
 	// Insert writes the rows in their order, in one transaction. Values that the
 	// database itself sets (position, slot, created at) are ignored. It may be
@@ -86,7 +86,7 @@ func events(n, groups int) []adapters.Row {
 type position [adapters.Slots]adapters.Cursor
 
 // startAt is the same start for every slot.
-func startAt(t *testing.T, s adapters.Source, start adapters.Start) position {
+func startAt(t *testing.T, s adapters.OperatorSource, start adapters.Start) position {
 	t.Helper()
 	c, err := s.Start(t.Context(), start)
 	if err != nil {
@@ -99,7 +99,7 @@ func startAt(t *testing.T, s adapters.Source, start adapters.Start) position {
 	return p
 }
 
-func beginning(t *testing.T, s adapters.Source) position {
+func beginning(t *testing.T, s adapters.OperatorSource) position {
 	t.Helper()
 	return startAt(t, s, adapters.Start{Kind: adapters.StartBeginning})
 }
@@ -115,7 +115,7 @@ func (p *position) reads(limit int) []adapters.Read {
 
 // fetch fetches all slots once, moves the position and checks what holds for
 // every fetch. drained reports whether nothing was left.
-func (p *position) fetch(t *testing.T, s adapters.Source, limit int) (rows []*adapters.Row, drained bool) {
+func (p *position) fetch(t *testing.T, s adapters.OperatorSource, limit int) (rows []*adapters.Row, drained bool) {
 	t.Helper()
 	rows, results := fetch(t, s, p.reads(limit))
 	drained = true
@@ -127,7 +127,7 @@ func (p *position) fetch(t *testing.T, s adapters.Source, limit int) (rows []*ad
 }
 
 // fetch runs the reads and checks order, limits and slots.
-func fetch(t *testing.T, s adapters.Source, reads []adapters.Read) ([]*adapters.Row, []adapters.ReadResult) {
+func fetch(t *testing.T, s adapters.OperatorSource, reads []adapters.Read) ([]*adapters.Row, []adapters.ReadResult) {
 	t.Helper()
 	var rows []*adapters.Row
 	counts := make([]int, len(reads))
@@ -169,7 +169,7 @@ func fetch(t *testing.T, s adapters.Source, reads []adapters.Read) ([]*adapters.
 }
 
 // drain fetches until nothing is left.
-func (p *position) drain(t *testing.T, s adapters.Source, limit int) []*adapters.Row {
+func (p *position) drain(t *testing.T, s adapters.OperatorSource, limit int) []*adapters.Row {
 	t.Helper()
 	var all []*adapters.Row
 	for {
@@ -183,7 +183,7 @@ func (p *position) drain(t *testing.T, s adapters.Source, limit int) []*adapters
 
 // crash fetches and takes only the first few rows, as a process that ends; the
 // position then follows from the rows taken.
-func (p *position) crash(t *testing.T, s adapters.Source, limit, taken int) []*adapters.Row {
+func (p *position) crash(t *testing.T, s adapters.OperatorSource, limit, taken int) []*adapters.Row {
 	t.Helper()
 	var rows []*adapters.Row
 	reads := p.reads(limit)

@@ -294,7 +294,7 @@ func testLaggardDelaysNobody(t *testing.T, h SourceHarness) {
 }
 
 func testCursorsAreValid(t *testing.T, h SourceHarness) {
-	first, err := h.Source.Identity(t.Context())
+	first, err := h.Source.Table(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,8 +308,8 @@ func testCursorsAreValid(t *testing.T, h SourceHarness) {
 			}
 		}
 	}
-	if again, err := h.Source.Identity(t.Context()); err != nil || again != first {
-		t.Errorf("the identity went from %q to %q, %v", first, again, err)
+	if again, err := h.Source.Table(t.Context()); err != nil || again != first {
+		t.Errorf("the table went from %q to %q, %v", first, again, err)
 	}
 	ahead := p[0]
 	ahead.Position = 1 << 60
@@ -318,7 +318,7 @@ func testCursorsAreValid(t *testing.T, h SourceHarness) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.Source.Validate(gone, p[0]); err == nil || adapters.MeansNothing(err) {
+	if err := h.Source.Validate(gone, p[0]); err == nil || adapters.IsInvalidCursor(err) {
 		t.Errorf("a source that cannot be asked: %v, want an error that says nothing of the cursor", err)
 	}
 }

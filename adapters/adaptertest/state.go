@@ -13,7 +13,7 @@ type StateHarness struct {
 	// New makes an empty database, gone when the test ends, and returns a
 	// function that opens another store on it. The store is not migrated; what
 	// open returned is closed by the suite.
-	New func(tb testing.TB) (open func() adapters.StateStore)
+	New func(tb testing.TB) (open func() adapters.OperatorStore)
 
 	// SingleInstance: a second instance is refused.
 	SingleInstance bool
@@ -102,12 +102,12 @@ const longLease = time.Hour
 // stateDB is the database of one test.
 type stateDB struct {
 	tb   testing.TB
-	open func() adapters.StateStore
+	open func() adapters.OperatorStore
 	many int // see StateHarness
 }
 
 // store opens a migrated store.
-func (d *stateDB) store() adapters.StateStore {
+func (d *stateDB) store() adapters.OperatorStore {
 	d.tb.Helper()
 	store := d.open()
 	d.tb.Cleanup(func() { _ = store.Close() }) // some tests close it themselves
@@ -118,7 +118,7 @@ func (d *stateDB) store() adapters.StateStore {
 }
 
 // joined opens a store that joined as the instance.
-func (d *stateDB) joined(instance string) adapters.StateStore {
+func (d *stateDB) joined(instance string) adapters.OperatorStore {
 	d.tb.Helper()
 	store := d.store()
 	if err := store.Join(d.tb.Context(), instance, longLease); err != nil {
@@ -128,7 +128,7 @@ func (d *stateDB) joined(instance string) adapters.StateStore {
 }
 
 // acquired opens a store that joined as "a" and owns the slots of route "r".
-func (d *stateDB) acquired(slots ...int) (adapters.StateStore, []adapters.LaneState) {
+func (d *stateDB) acquired(slots ...int) (adapters.OperatorStore, []adapters.LaneState) {
 	d.tb.Helper()
 	store := d.joined("a")
 	lanes := acquire(d.tb, store, "a", slots...)
@@ -138,7 +138,7 @@ func (d *stateDB) acquired(slots ...int) (adapters.StateStore, []adapters.LaneSt
 	return store, lanes
 }
 
-func acquire(tb testing.TB, store adapters.StateStore, instance string, slots ...int) []adapters.LaneState {
+func acquire(tb testing.TB, store adapters.OperatorStore, instance string, slots ...int) []adapters.LaneState {
 	tb.Helper()
 	lanes, err := store.Acquire(tb.Context(), instance, "r", slots, adapters.Slots)
 	if err != nil {
@@ -148,7 +148,7 @@ func acquire(tb testing.TB, store adapters.StateStore, instance string, slots ..
 }
 
 // settle settles and requires that nothing was fenced.
-func settle(tb testing.TB, store adapters.StateStore, settlements ...adapters.Settlement) {
+func settle(tb testing.TB, store adapters.OperatorStore, settlements ...adapters.Settlement) {
 	tb.Helper()
 	fenced, err := store.Settle(tb.Context(), settlements)
 	if err != nil || len(fenced) > 0 {
@@ -183,7 +183,7 @@ func parked(seq int64, group string, status adapters.ParkedStatus) adapters.Park
 }
 
 // list returns what the filter selects, all of it.
-func list(tb testing.TB, store adapters.StateStore, f adapters.ParkedFilter) []adapters.Parked {
+func list(tb testing.TB, store adapters.OperatorStore, f adapters.ParkedFilter) []adapters.Parked {
 	tb.Helper()
 	f.Limit = 100_000
 	messages, err := store.ListParked(tb.Context(), f, 1<<40)

@@ -165,7 +165,7 @@ func testForget(t *testing.T, db *stateDB) {
 		t.Errorf("forget of a living route: %v, want ErrAlive", err)
 	}
 	gone, err := store.Forget(t.Context(), "r", true, "bob")
-	if want := (adapters.Forgotten{Lanes: 2, Parked: 2, Pauses: 1}); err != nil || gone != want {
+	if want := (adapters.DeletedRoute{Lanes: 2, Parked: 2, Pauses: 1}); err != nil || gone != want {
 		t.Errorf("forgot %+v, %v; want %+v", gone, err, want)
 	}
 	if status, err := store.Lanes(t.Context()); err != nil || len(status) != 1 || status[0].Route != "other" {

@@ -12,10 +12,6 @@ import (
 // name selects them.
 func testFailuresAreGrouped(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4, 5)
-	counter, ok := store.(adapters.FailureCounter)
-	if !ok {
-		t.Fatalf("%T counts no failures", store)
-	}
 	message := func(seq int64, status adapters.ParkedStatus, text string) adapters.Parked {
 		p := parked(seq, fmt.Sprintf("g%d", seq), status)
 		p.LastError = text
@@ -29,7 +25,7 @@ func testFailuresAreGrouped(t *testing.T, db *stateDB) {
 			message(4, adapters.ParkedWaiting, "")),
 		parking(lanes[1], message(1, adapters.ParkedDead, refused(3)), message(2, adapters.ParkedDead, "https://b.example/x answered 422: customer 4 is \"no\"")))
 	for _, route := range []string{"", lanes[0].Route} {
-		found, more, err := counter.CountFailures(t.Context(), route, 10)
+		found, more, err := store.CountFailures(t.Context(), route, 10)
 		if err != nil || more || len(found) != 3 {
 			t.Fatalf("route %q: %+v, more %v, %v", route, found, more, err)
 		}
@@ -43,17 +39,17 @@ func testFailuresAreGrouped(t *testing.T, db *stateDB) {
 			t.Errorf("the group's name selects %v", got)
 		}
 	}
-	if found, more, err := counter.CountFailures(t.Context(), "", 1); err != nil || !more || len(found) != 1 || found[0].Count != 3 {
+	if found, more, err := store.CountFailures(t.Context(), "", 1); err != nil || !more || len(found) != 1 || found[0].Count != 3 {
 		t.Errorf("with one group at most: %+v, more %v, %v", found, more, err)
 	}
-	if found, _, err := counter.CountFailures(t.Context(), "other", 10); err != nil || len(found) != 0 {
+	if found, _, err := store.CountFailures(t.Context(), "other", 10); err != nil || len(found) != 0 {
 		t.Errorf("of a route without failures: %+v, %v", found, err)
 	}
 	// A message that succeeds at last, or fails in another way, leaves its group.
 	change := parking(lanes[0], message(2, adapters.ParkedDead, "cannot be decoded"))
 	change.Unpark, change.Stored = []int64{1}, 5
 	settle(t, store, change)
-	found, _, err := counter.CountFailures(t.Context(), "", 10)
+	found, _, err := store.CountFailures(t.Context(), "", 10)
 	if err != nil || len(found) != 3 || found[0].Count != 2 || found[0].Error != "cannot be decoded" {
 		t.Errorf("after changes: %+v, %v", found, err)
 	}

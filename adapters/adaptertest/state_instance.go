@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-func instances(tb testing.TB, store adapters.StateStore) []adapters.Instance {
+func instances(tb testing.TB, store adapters.OperatorStore) []adapters.Instance {
 	tb.Helper()
 	all, err := store.Instances(tb.Context())
 	if err != nil {
@@ -68,12 +68,8 @@ func testRemoveInstance(t *testing.T, db *stateDB) {
 	if err != nil || len(lanes) != 2 {
 		t.Fatalf("acquired %v, %v", lanes, err)
 	}
-	remover, ok := store.(adapters.InstanceRemover)
-	if !ok {
-		t.Fatalf("a store of type %T removes no instances", store)
-	}
 	for _, want := range []bool{true, false} {
-		if removed, err := remover.RemoveInstance(t.Context(), "a", "alice"); removed != want || err != nil {
+		if removed, err := store.RemoveInstance(t.Context(), "a", "alice"); removed != want || err != nil {
 			t.Errorf("removed: %v, %v; want %v", removed, err, want)
 		}
 	}
@@ -134,7 +130,7 @@ func testAcquireAtMost(t *testing.T, db *stateDB) {
 func testInstancesSeeEachOther(t *testing.T, db *stateDB) {
 	a := db.joined("a")
 	b := db.joined("b")
-	for name, store := range map[string]adapters.StateStore{"a": a, "b": b} {
+	for name, store := range map[string]adapters.OperatorStore{"a": a, "b": b} {
 		all := instances(t, store)
 		if len(all) != 2 || all[0].ID != "a" || all[1].ID != "b" || !all[0].Alive || !all[1].Alive {
 			t.Errorf("%s sees %+v", name, all)
@@ -176,7 +172,7 @@ func testInstanceWithoutLease(t *testing.T, db *stateDB) {
 // A lane goes from one instance to the other and back, each time with what the
 // former one settled last, and never without an epoch of its own.
 func testLanesAreHandedOver(t *testing.T, db *stateDB) {
-	stores := map[string]adapters.StateStore{"a": db.joined("a"), "b": db.joined("b")}
+	stores := map[string]adapters.OperatorStore{"a": db.joined("a"), "b": db.joined("b")}
 	owner, other := "a", "b"
 	lanes := acquire(t, stores[owner], owner, 0, 1, 2)
 	for i := range int64(4) {

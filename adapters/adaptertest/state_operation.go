@@ -10,18 +10,8 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// operations is the store as a keeper of operations.
-func operations(t *testing.T, store adapters.StateStore) adapters.Operations {
-	t.Helper()
-	s, ok := store.(adapters.Operations)
-	if !ok {
-		t.Fatalf("a store of type %T keeps no operations", store)
-	}
-	return s
-}
-
 // order writes an operation down that redrives the dead messages of a route.
-func order(t *testing.T, s adapters.Operations, id string) adapters.Operation {
+func order(t *testing.T, s adapters.OperatorStore, id string) adapters.Operation {
 	t.Helper()
 	o, err := s.CreateOperation(t.Context(), adapters.Operation{ID: id, Kind: adapters.OperationRedrive, By: "alice",
 		Filter: adapters.ParkedFilter{Route: "r", Status: adapters.ParkedDead, Group: "\xff\x00"}, Rate: 1.5, Sources: []string{"a", "b"}, Total: 3})
@@ -33,7 +23,7 @@ func order(t *testing.T, s adapters.Operations, id string) adapters.Operation {
 
 // taken takes an operation that is there to be taken. A lease that is over may still run
 // for a tick of the store's clock.
-func taken(t *testing.T, s adapters.Operations, worker string) *adapters.Operation {
+func taken(t *testing.T, s adapters.OperatorStore, worker string) *adapters.Operation {
 	t.Helper()
 	const id = "1"
 	var o *adapters.Operation
@@ -50,7 +40,7 @@ func taken(t *testing.T, s adapters.Operations, worker string) *adapters.Operati
 	return o
 }
 
-func stepped(t *testing.T, s adapters.Operations, step adapters.OperationStep) adapters.Operation {
+func stepped(t *testing.T, s adapters.OperatorStore, step adapters.OperationStep) adapters.Operation {
 	t.Helper()
 	o, err := s.StepOperation(t.Context(), step)
 	if err != nil {
@@ -60,7 +50,7 @@ func stepped(t *testing.T, s adapters.Operations, step adapters.OperationStep) a
 }
 
 func testOperationRoundTrip(t *testing.T, db *stateDB) {
-	s := operations(t, db.store())
+	s := db.store()
 	o := order(t, s, "1")
 	if o.State != adapters.OperationPlanned || o.CreatedAt.IsZero() || o.Filter.Group != "\xff\x00" || o.Rate != 1.5 || o.Total != 3 ||
 		!slices.Equal(o.Sources, []string{"a", "b"}) || o.By != "alice" || o.Worker != "" {
@@ -94,7 +84,7 @@ func testOperationRoundTrip(t *testing.T, db *stateDB) {
 // A worker has an operation until its lease is over; a step of a former worker changes
 // nothing.
 func testOperationHasOneWorker(t *testing.T, db *stateDB) {
-	s := operations(t, db.store())
+	s := db.store()
 	order(t, s, "1")
 	first := taken(t, s, "one")
 	if o, err := s.TakeOperation(t.Context(), "1", "two", time.Hour); err != nil || o != nil {
@@ -117,7 +107,7 @@ func testOperationHasOneWorker(t *testing.T, db *stateDB) {
 
 func testOperationStopAndResume(t *testing.T, db *stateDB) {
 	store := db.store()
-	s := operations(t, store)
+	s := store
 	order(t, s, "1")
 	first := taken(t, s, "w")
 	for want := range 2 {
@@ -161,19 +151,15 @@ func testOperationStopAndResume(t *testing.T, db *stateDB) {
 	}
 }
 
-func readAudit(t *testing.T, store adapters.StateStore) ([]adapters.AuditRecord, error) {
+func readAudit(t *testing.T, store adapters.OperatorStore) ([]adapters.AuditRecord, error) {
 	t.Helper()
-	reader, ok := store.(adapters.AuditReader)
-	if !ok {
-		t.Fatalf("a store of type %T shows no audit records", store)
-	}
-	return reader.ReadAudit(t.Context(), 0, 100)
+	return store.ReadAudit(t.Context(), 0, 100)
 }
 
 // Steps change what was parked when the operation was ordered, each message once.
 func testOperationInSteps(t *testing.T, db *stateDB) {
 	store, lanes := operated(t, db)
-	s := operations(t, store)
+	s := store
 	_, err := s.CreateOperation(t.Context(), adapters.Operation{ID: "1", Kind: adapters.OperationRedrive, All: true, By: "alice", Total: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +187,7 @@ func testOperationInSteps(t *testing.T, db *stateDB) {
 
 func testOperationMoves(t *testing.T, db *stateDB) {
 	store, _ := db.acquired(0)
-	s := operations(t, store)
+	s := store
 	if _, err := s.CreateOperation(t.Context(), adapters.Operation{ID: "1", Kind: adapters.OperationSeek, By: "alice"}); err == nil {
 		t.Error("a seek without routes was ordered")
 	}
@@ -226,10 +212,10 @@ func testOperationMoves(t *testing.T, db *stateDB) {
 // The operation of an instance that died is taken over before its lease is over.
 func testOperationOfADeadInstance(t *testing.T, db *stateDB) {
 	first := db.joined("a")
-	s := operations(t, first)
+	s := first
 	order(t, s, "1")
 	taken(t, s, "a")
-	other := operations(t, db.joined("b"))
+	other := db.joined("b")
 	if o, err := other.TakeOperation(t.Context(), "1", "b", time.Hour); err != nil || o != nil {
 		t.Fatalf("taken from a living instance: %+v, %v", o, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // operated parks one message of every status in two groups of slot 0, and one
 // dead message in slot 1.
-func operated(t *testing.T, db *stateDB) (adapters.StateStore, []adapters.LaneState) {
+func operated(t *testing.T, db *stateDB) (adapters.OperatorStore, []adapters.LaneState) {
 	t.Helper()
 	store, lanes := db.acquired(0, 1)
 	messages := []adapters.Parked{
@@ -31,7 +31,7 @@ func operated(t *testing.T, db *stateDB) (adapters.StateStore, []adapters.LaneSt
 }
 
 // commands returns the counters of slots 0 and 1.
-func commands(t *testing.T, store adapters.StateStore) [2]int64 {
+func commands(t *testing.T, store adapters.OperatorStore) [2]int64 {
 	t.Helper()
 	owned, err := store.Renew(t.Context(), "a", longLease)
 	if err != nil {
@@ -72,7 +72,7 @@ func testListParkedFilters(t *testing.T, db *stateDB) {
 }
 
 // change carries out a command to its end, in steps of at most limit (0: the default).
-func change(t *testing.T, store adapters.StateStore, action adapters.ParkedAction, f adapters.ParkedFilter) int {
+func change(t *testing.T, store adapters.OperatorStore, action adapters.ParkedAction, f adapters.ParkedFilter) int {
 	t.Helper()
 	command := adapters.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: "alice"}
 	counts, err := store.CountParked(t.Context(), command)

@@ -24,10 +24,8 @@ func testMigrateTwice(t *testing.T, db *stateDB) {
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatalf("migrate again: %v", err)
 	}
-	if v, ok := store.(adapters.StateVersioner); ok {
-		if present, newest, err := v.StateVersion(t.Context()); err != nil || present != newest || newest == 0 {
-			t.Errorf("after migrating: version %d of %d, %v", present, newest, err)
-		}
+	if present, newest, err := store.StateVersion(t.Context()); err != nil || present != newest || newest == 0 {
+		t.Errorf("after migrating: version %d of %d, %v", present, newest, err)
 	}
 	if again := acquire(t, store, "a", 0); again[0].Cursor.Position != 9 {
 		t.Fatalf("migrating again lost the cursor: %+v", again[0])

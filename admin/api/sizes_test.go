@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/outriderhq/outrider"
 
+	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/owntable"
+	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/admin/api"
 	"github.com/outriderhq/outrider/admin/web"
@@ -115,9 +115,9 @@ func TestSizes(t *testing.T) {
 	must(t, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM outrider_instance)`).Scan(&filled))
 	if !filled {
 		fill(t, conn, parked, routes, addresses)
-		source, err := owntable.New(t.Context(), owntable.Config{URL: url})
+		source, err := postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url})
 		must(t, err)
-		table, err := adapters.TableOf(t.Context(), source)
+		table, err := source.Table(t.Context())
 		must(t, errors.Join(err, source.Close()))
 		_, err = conn.Exec(t.Context(), `UPDATE outrider_cursor SET cluster = $1, source = $2`, table.Cluster, table.Name)
 		must(t, err)

@@ -34,13 +34,13 @@ func NewBuilder(cfg *config.Config, o Options) *Builder {
 type Parts struct {
 	Feeds        map[string]Feed // by source
 	destinations map[string]adapters.Destination
-	States       map[string]adapters.StateStore // by location
-	away         map[string]error               // why a state store cannot be opened, by location: it is tried once
-	leaders      map[string]leaderLock          // by source
+	States       map[string]adapters.OperatorStore // by location
+	away         map[string]error                  // why a state store cannot be opened, by location: it is tried once
+	leaders      map[string]leaderLock             // by source
 	Routes       []router.Route
 
-	events map[adapters.StateStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
-	tracer *tracer                                      // nil: no route has the tracing middleware
+	events map[adapters.OperatorStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
+	tracer *tracer                                         // nil: no route has the tracing middleware
 
 	checks checks
 }
@@ -89,7 +89,7 @@ func distinct(errs []error) (out []error) {
 // reported at once.
 func (b *Builder) Build(ctx context.Context) (*Parts, error) {
 	p := &Parts{destinations: map[string]adapters.Destination{}, leaders: map[string]leaderLock{},
-		events: map[adapters.StateStore]adapters.DedupeStore{}}
+		events: map[adapters.OperatorStore]adapters.DedupeStore{}}
 	var errs []error
 	for _, r := range b.Config.Routes {
 		route, err := b.buildRoute(ctx, p, r)

@@ -8,7 +8,7 @@ import (
 
 // DeadRows opens a source whose table keeps its dead rows, without the checks of a relay:
 // an operator's role has fewer rights. It is nil for a source that has no such table.
-func (b *Builder) DeadRows(ctx context.Context, p *Parts, source string) (adapters.DeadRows, error) {
+func (b *Builder) DeadRows(ctx context.Context, p *Parts, source string) (adapters.OperatorQueue, error) {
 	if !b.Source(source).Queue {
 		return nil, nil
 	}
@@ -16,8 +16,7 @@ func (b *Builder) DeadRows(ctx context.Context, p *Parts, source string) (adapte
 	if err != nil {
 		return nil, err
 	}
-	dead, _ := f.Queue.(adapters.DeadRows)
-	return dead, nil
+	return f.Queue, nil
 }
 
 // Feed opens what the routes of a source read, without the checks of a relay.

@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 
@@ -14,10 +13,10 @@ import (
 // dedupeLayer drops duplicates of the producer. Routes with one state store ask it
 // together.
 func dedupeLayer(at layerSite, m *config.Dedupe) middlewareKind {
-	return middlewareKind{make: func(context.Context) (middleware.Layer, error) { return newDedupe(at, m) }}
+	return middlewareKind{make: func(ctx context.Context) (middleware.Layer, error) { return newDedupe(ctx, at, m) }}
 }
 
-func newDedupe(at layerSite, m *config.Dedupe) (middleware.Layer, error) {
+func newDedupe(ctx context.Context, at layerSite, m *config.Dedupe) (middleware.Layer, error) {
 	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: at.route, Logger: at.log.With("route", at.route)}
 	if m.Store == config.DedupeMemory {
 		if at.Options.memories == nil {
@@ -27,14 +26,13 @@ func newDedupe(at layerSite, m *config.Dedupe) (middleware.Layer, error) {
 		}
 		return dedupe, dedupe.Validate()
 	}
-	state := at.state()
+	state, err := at.OpenState(ctx, at.parts, at.from)
+	if err != nil {
+		return nil, err
+	}
 	store := at.parts.events[state]
 	if store == nil {
-		events, ok := state.(adapters.DedupeStore)
-		if !ok {
-			return nil, fmt.Errorf("dedupe: the state store %T keeps no event ids: use `dedupe: {store: memory}`", state)
-		}
-		store = middleware.Coalesce(events)
+		store = middleware.Coalesce(state)
 		at.parts.events[state] = store
 	}
 	dedupe.Store = store

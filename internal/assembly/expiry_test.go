@@ -23,7 +23,7 @@ import (
 // expiring is a store whose parked messages are as old as their key says, in days.
 type expiring struct {
 	mu sync.Mutex // guards all below
-	adapters.StateStore
+	adapters.OperatorStore
 	parked   map[string]int
 	commands []adapters.ParkedCommand
 	fail     error

@@ -15,8 +15,8 @@ import (
 // Feed is what the routes of a source read, which they share: one of source, queue and
 // subscriber, and how it is read.
 type Feed struct {
-	Source     adapters.Source
-	Queue      adapters.Queue
+	Source     adapters.OperatorSource
+	Queue      adapters.OperatorQueue
 	subscriber message.Subscriber
 	topic      string                      // of the subscriber
 	maxRow     int64                       // of the subscriber

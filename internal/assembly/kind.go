@@ -104,7 +104,7 @@ type StateKind struct {
 	Key     string // the location in the one form that all of its names have
 	Pools   bool   // its connections can be those of a pool that the program has
 	Exists  func() error
-	Open    func(context.Context) (adapters.StateStore, error)
+	Open    func(context.Context) (adapters.OperatorStore, error)
 	InitSQL func(to Grantees) (string, error)
 }
 
@@ -113,7 +113,7 @@ type layerSite struct {
 	*Builder
 	parts *Parts
 	route string
-	state func() adapters.StateStore // known when layers are made
+	from  string // its source
 }
 
 // middlewareKind is one layer of a route.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/router"
@@ -15,7 +14,7 @@ import (
 // layers are the layers that the configuration gives a route. It sets what the router
 // has to know of them; they are made later, by [Builder.stack].
 func (b *Builder) layers(p *Parts, r config.Route, out *router.Route) (layers []middlewareKind) {
-	at := layerSite{b, p, r.Name, func() adapters.StateStore { return out.State }}
+	at := layerSite{b, p, r.Name, r.From}
 	for _, m := range r.Middleware {
 		k := layer(at, m)
 		layers = append(layers, k)

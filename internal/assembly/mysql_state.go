@@ -19,7 +19,7 @@ func mysqlState(b *Builder, location string) (k StateKind, mine bool) {
 	return StateKind{
 		Key:    location,
 		Exists: func() error { return nil }, // opening creates no database
-		Open: func(ctx context.Context) (adapters.StateStore, error) {
+		Open: func(ctx context.Context) (adapters.OperatorStore, error) {
 			security, err := mysqlStateTLS(b.Config, location)
 			if err != nil {
 				return nil, err

@@ -116,7 +116,7 @@ func postgresState(b *Builder, location string) (k StateKind, mine bool) {
 	return StateKind{
 		Key: location, Pools: true,
 		Exists: func() error { return nil }, // opening creates no database
-		Open: func(ctx context.Context) (adapters.StateStore, error) {
+		Open: func(ctx context.Context) (adapters.OperatorStore, error) {
 			to, err := b.Options.toState(b.Config, location)
 			if err != nil {
 				return nil, err

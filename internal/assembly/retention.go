@@ -51,7 +51,7 @@ func (b *Builder) RetentionJob(p *Parts, name string) (*retention.Job, error) {
 	if len(cfg.Routes) == 0 {
 		return nil, nil // nothing here reads it, so nothing is known of who does
 	}
-	if queue, ok := p.Feeds[name].Queue.(adapters.QueueRetainer); ok {
+	if queue := p.Feeds[name].Queue; queue != nil {
 		cfg.Queue = queue
 		return retention.New(cfg), nil
 	}

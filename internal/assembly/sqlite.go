@@ -146,7 +146,7 @@ func sqliteState(_ *Builder, location string) (k StateKind, mine bool) {
 	return StateKind{
 		Key:    sqliteKey(location),
 		Exists: func() error { return sqliteExists(location) },
-		Open: func(ctx context.Context) (adapters.StateStore, error) {
+		Open: func(ctx context.Context) (adapters.OperatorStore, error) {
 			return statestore.New(ctx, statestore.Config{Path: strings.TrimPrefix(location, "sqlite:")})
 		},
 		InitSQL: func(Grantees) (string, error) {

@@ -32,7 +32,7 @@ func (b *Builder) StateOf(source string) (k StateKind, err error) {
 }
 
 // OpenState opens the state store of a source, once. Routes at one location share it.
-func (b *Builder) OpenState(ctx context.Context, p *Parts, source string) (adapters.StateStore, error) {
+func (b *Builder) OpenState(ctx context.Context, p *Parts, source string) (adapters.OperatorStore, error) {
 	k, err := b.StateOf(source)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (b *Builder) OpenState(ctx context.Context, p *Parts, source string) (adapt
 		return nil, err
 	}
 	if p.States == nil {
-		p.States = map[string]adapters.StateStore{}
+		p.States = map[string]adapters.OperatorStore{}
 	}
 	p.States[k.Key] = s
 	return s, nil

@@ -10,7 +10,6 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/assembly"
-	"github.com/outriderhq/outrider/router"
 )
 
 // nameRoutes logs which routes a reload adds and removes, with where a new one
@@ -36,7 +35,7 @@ func (r *Relay) nameRoutes(ctx context.Context, before *config.Config, next *gen
 			continue
 		}
 		args := []any{"route", added.Name, "source", added.From, "destination", added.To}
-		args = append(args, whereItBegins(ctx, &next.parts.Routes[i], added)...)
+		args = append(args, whereItBegins(ctx, next.parts.Feeds[added.From].Source, next.parts.Routes[i].State, added)...)
 		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == added.From && g.To == added.To }); j >= 0 {
 			args = append(args, "hint", fmt.Sprintf("if it is the renamed route %s: it does not continue from that route's cursor", gone[j].Name))
 		}
@@ -52,13 +51,13 @@ const nameRoutesMost = 10_000
 
 // whereItBegins is what is known of a new route's first read, for the log. Facts that the
 // source or the state store does not know are left out.
-func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any {
+func whereItBegins(ctx context.Context, src adapters.OperatorSource, store adapters.StateStore, r config.Route) []any {
 	ctx, cancel := context.WithTimeout(ctx, nameRoutesLimit)
 	defer cancel()
-	if def.Source == nil {
+	if src == nil {
 		return nil // a queue or a subscriber: it sends what is there
 	}
-	if lanes, err := def.State.Lanes(ctx); err == nil {
+	if lanes, err := store.Lanes(ctx); err == nil {
 		if slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == r.Name && !l.UpdatedAt.IsZero() }) {
 			return []any{"begins", "where a route of this name stopped"}
 		}
@@ -69,11 +68,7 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 		begins = at.Time.UTC().Format(time.RFC3339)
 	}
 	args := []any{"begins", begins}
-	counter, ok := def.Source.(adapters.Backlogger)
-	if !ok {
-		return args
-	}
-	from, err := def.Source.Start(ctx, at)
+	from, err := src.Start(ctx, at)
 	if err != nil {
 		return args
 	}
@@ -81,7 +76,7 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 	for slot := range adapters.Slots {
 		spans = append(spans, adapters.Span{Slot: slot, After: from.Position})
 	}
-	if n, err := counter.Backlog(ctx, spans, nameRoutesMost); err == nil {
+	if n, err := src.Backlog(ctx, spans, nameRoutesMost); err == nil {
 		rows := strconv.Itoa(n.Rows)
 		if n.More {
 			rows = "more than " + rows

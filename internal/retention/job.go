@@ -18,10 +18,10 @@ type Config struct {
 
 	// Table is what is cleaned, State where the cursors of its routes are.
 	Table adapters.Retainer
-	State adapters.StateStore
+	State adapters.OperatorStore
 
 	// Queue is what is cleaned in place of a Table: no cursor matters then.
-	Queue adapters.QueueRetainer
+	Queue adapters.OperatorQueue
 
 	// Routes are those that the configuration has for the source, Others those
 	// that it has for other sources, with these; nil: it is no log table. One of them
@@ -129,7 +129,7 @@ func (j *Job) step(ctx context.Context) (adapters.Retained, error) {
 //
 // A cursor that was never settled, or belongs to another table, covers nothing.
 func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
-	table, err := adapters.TableOf(ctx, j.Table)
+	table, err := j.Table.Table(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +137,7 @@ func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := j.State.Lanes
-	if c, ok := j.State.(adapters.LaneCounter); ok {
-		read = c.Cursors // what is parked need not be counted
-	}
-	lanes, err := read(ctx)
+	lanes, err := j.State.Cursors(ctx, nil) // what is parked need not be counted
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +197,7 @@ func (j *Job) readers(ctx context.Context, table adapters.Table) (configured []s
 		t, ok := asked[src]
 		if !ok {
 			var err error
-			if t, err = adapters.TableOf(ctx, src); err == nil {
+			if t, err = src.Table(ctx); err == nil {
 				j.known[src] = t
 			} else if t, ok = j.known[src]; !ok {
 				return nil, nil, fmt.Errorf("which table route %s reads cannot be asked, it may be this one: %w", route, err)

@@ -29,8 +29,10 @@ type table struct {
 	asked int
 }
 
-func (*table) TableName(context.Context) (string, error)                { return "mine", nil }
-func (*table) Identity(context.Context) (string, error)                 { return "here", nil }
+func (*table) Table(context.Context) (adapters.Table, error) {
+	return adapters.Table{Cluster: "here", Name: "mine"}, nil
+}
+
 func (*table) CheckRetention(context.Context, adapters.Retention) error { return nil }
 
 func (t *table) Retain(_ context.Context, _ adapters.Retention, _ []adapters.RouteCursors) (adapters.Retained, error) {
@@ -50,11 +52,13 @@ func (t *table) Retain(_ context.Context, _ adapters.Retention, _ []adapters.Rou
 
 // store is a state store of which only the lanes matter.
 type store struct {
-	adapters.StateStore
+	adapters.OperatorStore
 	lanes []adapters.LaneStatus
 }
 
-func (s *store) Lanes(context.Context) ([]adapters.LaneStatus, error) { return s.lanes, nil }
+func (s *store) Cursors(context.Context, []string) ([]adapters.LaneStatus, error) {
+	return s.lanes, nil
+}
 
 // lane is a settled lane, unless the change says otherwise.
 func lane(route string, slot int, change func(*adapters.LaneStatus)) adapters.LaneStatus {

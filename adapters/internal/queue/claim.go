@@ -67,7 +67,7 @@ func Share(tables, limit, batch int, got func() int, serve func(table, most int)
 }
 
 // Looked is how much has been looked at of tables together.
-func Looked(tables ...adapters.Look) (all adapters.Look) {
+func Looked(tables ...adapters.Coverage) (all adapters.Coverage) {
 	for i, t := range tables {
 		if i == 0 || t.Since.Before(all.Since) {
 			all.Since, all.Next = t.Since, t.Next

@@ -68,10 +68,10 @@ func (c *Claims[T, H]) Table(name string) (t T) {
 }
 
 // Looked says how much has been looked at of all tables.
-func (c *Claims[T, H]) Looked() adapters.Look {
+func (c *Claims[T, H]) Coverage() adapters.Coverage {
 	c.Lock()
 	defer c.Unlock()
-	looks := make([]adapters.Look, len(c.tables))
+	looks := make([]adapters.Coverage, len(c.tables))
 	for i, t := range c.tables {
 		looks[i] = t.Own().look
 	}

@@ -16,7 +16,7 @@ import (
 // DeadPageBytes bounds the payloads of a page of dead rows.
 const DeadPageBytes = 4 << 20
 
-// Dead implements [adapters.DeadRows].
+// Dead implements [adapters.OperatorQueue].
 func (o *Operators) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
 	return Pages(o.q.Tables, f.After, o.unknown, func(of layout.Table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
 		if f.After = after; !after.Retrying {
@@ -125,7 +125,7 @@ func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) 
 	return query.and(o.byAge(d)+" LIMIT ?", cmp.Or(f.Limit, adapters.DefaultParkedStep))
 }
 
-// ChangeDead implements [adapters.DeadRows].
+// ChangeDead implements [adapters.OperatorQueue].
 func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(ctx context.Context, changed int) error) (changed int, err error) {
 	tables := map[string]Dialect{}
 	for _, r := range rows {
@@ -204,7 +204,7 @@ func (o *Operators) change(d Dialect, action adapters.ParkedAction, key adapters
 	return change.and(" WHERE "+where, row.Args...)
 }
 
-// CountDead implements [adapters.DeadCounter].
+// CountDead implements [adapters.OperatorQueue].
 func (o *Operators) CountDead(ctx context.Context, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
 	for _, of := range o.q.Tables {
 		d, err := o.q.Describe(ctx, of.Name)

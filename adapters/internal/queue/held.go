@@ -23,7 +23,7 @@ type Held[H Hold] struct {
 	holds map[string]H    // by key
 	gone  map[string]bool // holds that have ended since the claim under way began, and whether their rows are finished; nil: none is under way
 	ended func(h H, finished bool)
-	look  adapters.Look // of the claims so far
+	look  adapters.Coverage // of the claims so far
 }
 
 // NewHeld returns no holds. ended is called after a hold has ended, with the lock; finished is false of a row that has gone back or is lost.
@@ -35,7 +35,7 @@ func NewHeld[H Hold](ended func(h H, finished bool)) Held[H] {
 func (h *Held[H]) Begin() { h.gone = map[string]bool{} }
 
 // End ends a claim, with how much has been looked at.
-func (h *Held[H]) End(look adapters.Look) { h.gone, h.look = nil, look }
+func (h *Held[H]) End(look adapters.Coverage) { h.gone, h.look = nil, look }
 
 // Keep remembers a row that was claimed.
 func (h *Held[H]) Keep(key string, hold H) {

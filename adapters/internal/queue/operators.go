@@ -68,7 +68,7 @@ func (o *Operators) described(ctx context.Context, name string) (Dialect, error)
 	return o.q.Describe(ctx, name)
 }
 
-// Unfinished implements [adapters.UnfinishedCounter].
+// Unfinished implements [adapters.OperatorQueue].
 func (o *Operators) Unfinished(ctx context.Context, most int) (b adapters.Backlog, err error) {
 	for _, t := range o.q.Tables {
 		d, err := o.q.Describe(ctx, t.Name)
@@ -95,7 +95,7 @@ func (o *Operators) Unfinished(ctx context.Context, most int) (b adapters.Backlo
 	return b, nil
 }
 
-// WaitingByAge implements [adapters.WaitingFinder].
+// WaitingByAge implements [adapters.OperatorQueue].
 func (o *Operators) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
 	return Pages(o.q.Tables, after, o.unknown, func(of layout.Table, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
 		page, err := o.waitingIn(ctx, of, after, most)
@@ -154,7 +154,7 @@ func (o *Operators) keyed(d Dialect, key string) Statement {
 	return Statement{"FROM " + d.Table() + " WHERE " + d.Quote(o.q.Layout.Columns.Key) + " = ?", []any{d.Key(key)}}
 }
 
-// IsFirst implements [adapters.WaitingFinder].
+// IsFirst implements [adapters.OperatorQueue].
 func (o *Operators) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
 	d, err := o.described(ctx, at.Table)
 	if err != nil {
@@ -178,7 +178,7 @@ func (o *Operators) IsFirst(ctx context.Context, at adapters.DeadKey) (first boo
 	return err == nil && d.KeyText(firstKey) == d.KeyText(key), o.q.Wrap(at.Table, "look at a row that waits", err)
 }
 
-// Waiting implements [adapters.Sampler]: the oldest rows are shown.
+// Waiting implements [adapters.OperatorQueue]: the oldest rows are shown.
 func (o *Operators) Waiting(ctx context.Context, most int) (all []adapters.Row, err error) {
 	for _, of := range o.q.Tables {
 		found, err := o.find(ctx, of, func(d Dialect) Statement {
@@ -194,7 +194,7 @@ func (o *Operators) Waiting(ctx context.Context, most int) (all []adapters.Row, 
 	return all, nil
 }
 
-// Find implements [adapters.Finder]. Ids are the primary keys of the tables.
+// Find implements [adapters.OperatorQueue]. Ids are the primary keys of the tables.
 func (o *Operators) Find(ctx context.Context, id string, most int) (found adapters.Found, err error) {
 	for _, of := range o.q.Tables {
 		rows, err := o.find(ctx, of, func(d Dialect) Statement { return o.keyed(d, id).and(" LIMIT ?", most) })

@@ -17,7 +17,7 @@ var _ interface {
 	RetainDelivered(ctx context.Context, r adapters.Retention) (adapters.Retained, error)
 } = (*Operators)(nil)
 
-// CheckRetention implements [adapters.QueueRetainer].
+// CheckRetention implements [adapters.OperatorQueue].
 func (o *Operators) CheckRetention(ctx context.Context, _ adapters.Retention) error {
 	var errs []error
 	for _, of := range o.q.Tables {
@@ -34,7 +34,7 @@ func (o *Operators) CheckRetention(ctx context.Context, _ adapters.Retention) er
 	return errors.Join(errs...)
 }
 
-// RetainDelivered implements [adapters.QueueRetainer].
+// RetainDelivered implements [adapters.OperatorQueue].
 func (o *Operators) RetainDelivered(ctx context.Context, r adapters.Retention) (sum adapters.Retained, err error) {
 	r.Batch = cmp.Or(r.Batch, adapters.DefaultRetainBatch)
 	for _, of := range o.q.Tables {

@@ -28,14 +28,14 @@ func (o *Operators) Pauses(ctx context.Context, route string) (pauses []adapters
 	return pauses, o.db.Wrap("read the pauses", err)
 }
 
-// Pause implements [adapters.Controls].
+// Pause implements [adapters.StateStore].
 func (o *Operators) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	text, args := o.db.Pause(p.Route, PauseAddress(p), PackGroup(p.Group), Clean(p.Reason), Clean(p.By))
 	changed, err := o.control(ctx, p.Route, o.query(text, args...), p.By, "pause", "route", p.Route, "address", p.Address, "group", p.Group, "reason", p.Reason)
 	return changed, o.db.Wrap(fmt.Sprintf("pause route %q", p.Route), err)
 }
 
-// Resume implements [adapters.Controls].
+// Resume implements [adapters.StateStore].
 func (o *Operators) Resume(ctx context.Context, p adapters.Pause) (bool, error) {
 	at, args := o.db.PauseOf(PauseAddress(p))
 	s := o.query("DELETE FROM outrider_pause WHERE route = % AND message_group = %", p.Route, PackGroup(p.Group))
@@ -75,7 +75,7 @@ func (db *Database) audit(ctx context.Context, tx Tx, by, action string, changed
 	return audit(ctx, db.Dialect, tx, by, action, FieldsJSON(fields...), changed)
 }
 
-// Move implements [adapters.Controls].
+// Move implements [adapters.StateStore].
 func (o *Operators) Move(ctx context.Context, m adapters.Move) error {
 	err := o.db.Transact(ctx, func(tx Tx) error { return o.db.MoveIn(ctx, tx, m) })
 	return o.db.Wrap(fmt.Sprintf("move the cursors of route %q", m.Route), err)
@@ -92,10 +92,10 @@ func (db *Database) MoveIn(ctx context.Context, tx Tx, m adapters.Move) error {
 	return db.audit(ctx, tx, m.By, m.Action, len(m.Cursors), "route", m.Route, "to", m.Detail)
 }
 
-// Forget implements [adapters.Controls].
-func (o *Operators) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.Forgotten, err error) {
+// Forget implements [adapters.StateStore].
+func (o *Operators) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.DeletedRoute, err error) {
 	err = o.db.Transact(ctx, func(tx Tx) error {
-		gone = adapters.Forgotten{}
+		gone = adapters.DeletedRoute{}
 		if err := o.db.lockRoute(ctx, tx, route); err != nil {
 			return err
 		}
@@ -120,12 +120,12 @@ func (o *Operators) Forget(ctx context.Context, route string, force bool, by str
 		return o.db.audit(ctx, tx, by, "forget", gone.Lanes+gone.Parked+gone.Pauses, "route", route)
 	})
 	if err != nil {
-		return adapters.Forgotten{}, o.db.Wrap(fmt.Sprintf("forget route %q", route), err)
+		return adapters.DeletedRoute{}, o.db.Wrap(fmt.Sprintf("forget route %q", route), err)
 	}
 	return gone, nil
 }
 
-// RemoveInstance implements [adapters.InstanceRemover].
+// RemoveInstance implements [adapters.OperatorStore].
 func (o *Operators) RemoveInstance(ctx context.Context, id, by string) (removed bool, err error) {
 	if o.db.EndSession != nil {
 		err = o.db.EndSession(ctx, id)
@@ -158,14 +158,12 @@ LEFT JOIN (
 ) AS n ON n.route = c.route AND n.slot = c.slot`)
 }
 
-// Cursors implements [adapters.LaneCounter].
-func (o *Operators) Cursors(ctx context.Context) ([]adapters.LaneStatus, error) {
-	return o.lanes(ctx, "0, 0, 0, 0", "")
-}
-
-// CursorsOf implements [adapters.CursorFinder].
-func (o *Operators) CursorsOf(ctx context.Context, routes []string) ([]adapters.LaneStatus, error) {
-	if len(routes) == 0 {
+// Cursors implements [adapters.OperatorStore].
+func (o *Operators) Cursors(ctx context.Context, routes []string) ([]adapters.LaneStatus, error) {
+	switch {
+	case routes == nil:
+		return o.lanes(ctx, "0, 0, 0, 0", "")
+	case len(routes) == 0:
 		return nil, nil
 	}
 	args := make([]any, len(routes))
@@ -204,7 +202,7 @@ func (o *Operators) lanes(ctx context.Context, counts, counted string, args ...a
 	return lanes, o.db.Wrap("read the lanes", err)
 }
 
-// CountLanes implements [adapters.LaneCounter].
+// CountLanes implements [adapters.OperatorStore].
 func (o *Operators) CountLanes(ctx context.Context) (map[adapters.LaneRef]adapters.LaneCounts, error) {
 	out := map[adapters.LaneRef]adapters.LaneCounts{}
 	err := o.db.Pool.Each(ctx, o.query(o.db.CountLanes), func(scan func(...any) error) error {

@@ -23,17 +23,17 @@ func Key(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// SortSightings returns the events as they are stored, in the order of their
+// SortSeen returns the events as they are stored, in the order of their
 // keys, so that those who write at the same time lock rows in one order, and
 // each once.
-func SortSightings(events []adapters.Sighting) []adapters.Sighting {
-	sorted := make([]adapters.Sighting, len(events))
+func SortSeen(events []adapters.SeenEvent) []adapters.SeenEvent {
+	sorted := make([]adapters.SeenEvent, len(events))
 	for i, e := range events {
 		e.EventRef = adapters.EventRef{Route: Pack(e.Route), ID: Key(e.ID)}
 		sorted[i] = e
 	}
-	slices.SortFunc(sorted, func(a, b adapters.Sighting) int {
+	slices.SortFunc(sorted, func(a, b adapters.SeenEvent) int {
 		return cmp.Or(cmp.Compare(a.Route, b.Route), cmp.Compare(a.ID, b.ID), cmp.Compare(b.Keep, a.Keep))
 	})
-	return slices.CompactFunc(sorted, func(a, b adapters.Sighting) bool { return a.EventRef == b.EventRef })
+	return slices.CompactFunc(sorted, func(a, b adapters.SeenEvent) bool { return a.EventRef == b.EventRef })
 }

@@ -19,7 +19,7 @@ const (
 	failuresUnnamed = 10_000  // messages that an earlier version has parked
 )
 
-// CountFailures implements [adapters.FailureCounter]: it finds the groups by skipping from one to
+// CountFailures implements [adapters.OperatorStore]: it finds the groups by skipping from one to
 // the next in their index.
 func CountFailures(ctx context.Context, d Dialect, tx Tx, route string, most int) (out []adapters.ParkedFailure, more bool, err error) {
 	names, more, err := failureNames(ctx, d, tx, route, most)

@@ -136,29 +136,29 @@ func (o *Operators) ChangeParked(ctx context.Context, c adapters.ParkedCommand) 
 	return step, nil
 }
 
-// Audit implements [adapters.Auditor].
+// Audit implements [adapters.OperatorStore].
 func (o *Operators) Audit(ctx context.Context, by string, action adapters.ParkedAction, f adapters.ParkedFilter, table string, changed int) error {
 	return o.db.Wrap("write an audit record", audit(ctx, o.db.Dialect, o.db.Pool, by, string(action), TableFilterJSON(f, table), changed))
 }
 
-// WriteAudit implements [adapters.AuditWriter].
+// WriteAudit implements [adapters.OperatorStore].
 func (o *Operators) WriteAudit(ctx context.Context, by, action string, changed int, about ...string) error {
 	return o.db.Wrap("write an audit record", o.db.audit(ctx, o.db.Pool, by, action, changed, about...))
 }
 
-// ReadAudit implements [adapters.AuditReader].
+// ReadAudit implements [adapters.OperatorStore].
 func (o *Operators) ReadAudit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
 	records, err := Audit(ctx, o.db.Dialect, o.db.Pool, before, limit)
 	return records, o.db.Wrap("read the audit records", err)
 }
 
-// CountFailures implements [adapters.FailureCounter].
+// CountFailures implements [adapters.OperatorStore].
 func (o *Operators) CountFailures(ctx context.Context, route string, most int) ([]adapters.ParkedFailure, bool, error) {
 	failures, more, err := CountFailures(ctx, o.db.Dialect, o.db.Pool, route, most)
 	return failures, more, o.db.Wrap("count the errors of parked messages", err)
 }
 
-// CreateOperation implements [adapters.Operations].
+// CreateOperation implements [adapters.OperatorStore].
 func (o *Operators) CreateOperation(ctx context.Context, of adapters.Operation) (created adapters.Operation, err error) {
 	err = o.operate(ctx, "order an operation", func(tx Tx) error {
 		created, err = CreateOperation(ctx, o.db.Dialect, tx, of)
@@ -167,13 +167,13 @@ func (o *Operators) CreateOperation(ctx context.Context, of adapters.Operation) 
 	return created, err
 }
 
-// ListOperations implements [adapters.Operations].
+// ListOperations implements [adapters.OperatorStore].
 func (o *Operators) ListOperations(ctx context.Context, f adapters.OperationFilter) ([]adapters.Operation, error) {
 	operations, err := ListOperations(ctx, o.db.Dialect, o.db.Pool, f)
 	return operations, o.db.Wrap("list operations", err)
 }
 
-// TakeOperation implements [adapters.Operations].
+// TakeOperation implements [adapters.OperatorStore].
 func (o *Operators) TakeOperation(ctx context.Context, id, worker string, lease time.Duration) (taken *adapters.Operation, err error) {
 	err = o.operate(ctx, "take an operation", func(tx Tx) error {
 		taken, err = TakeOperation(ctx, o.db.Dialect, tx, id, worker, lease)
@@ -182,7 +182,7 @@ func (o *Operators) TakeOperation(ctx context.Context, id, worker string, lease 
 	return taken, err
 }
 
-// StepOperation implements [adapters.Operations].
+// StepOperation implements [adapters.OperatorStore].
 func (o *Operators) StepOperation(ctx context.Context, step adapters.OperationStep) (after adapters.Operation, err error) {
 	err = o.operate(ctx, "carry out a step of an operation", func(tx Tx) error {
 		after, err = StepOperation(ctx, o.db.Dialect, tx, step, func(m adapters.Move) error { return o.db.MoveIn(ctx, tx, m) })
@@ -191,7 +191,7 @@ func (o *Operators) StepOperation(ctx context.Context, step adapters.OperationSt
 	return after, err
 }
 
-// StopOperation implements [adapters.Operations].
+// StopOperation implements [adapters.OperatorStore].
 func (o *Operators) StopOperation(ctx context.Context, id, by string) (changed bool, err error) {
 	err = o.operate(ctx, "stop an operation", func(tx Tx) error {
 		changed, err = StopOperation(ctx, o.db.Dialect, tx, id, by)
@@ -200,7 +200,7 @@ func (o *Operators) StopOperation(ctx context.Context, id, by string) (changed b
 	return changed, err
 }
 
-// ResumeOperation implements [adapters.Operations].
+// ResumeOperation implements [adapters.OperatorStore].
 func (o *Operators) ResumeOperation(ctx context.Context, id, by string) (changed bool, err error) {
 	err = o.operate(ctx, "resume an operation", func(tx Tx) error {
 		changed, err = ResumeOperation(ctx, o.db.Dialect, tx, id, by)

@@ -88,7 +88,7 @@ func (c *claim) end(tables []*table) {
 	c.q.claims.Lock()
 	defer c.q.claims.Unlock()
 	for _, t := range tables {
-		look := adapters.Look{Since: t.round.whole, Next: t.round.next, Due: t.round.due, Unwanted: len(t.refused)}
+		look := adapters.Coverage{Since: t.round.whole, Next: t.round.next, Due: t.round.due, Unwanted: len(t.refused)}
 		if t.round.running {
 			look.Next = c.began
 		}

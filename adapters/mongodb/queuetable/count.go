@@ -23,7 +23,7 @@ func (q *Queue) byAge() bson.D {
 	return bson.D{{Key: q.fields.Created, Value: 1}, {Key: q.fields.Key, Value: 1}}
 }
 
-// Unfinished implements [adapters.UnfinishedCounter].
+// Unfinished implements [adapters.OperatorQueue].
 func (q *Queue) Unfinished(ctx context.Context, most int) (b adapters.Backlog, err error) {
 	for _, t := range q.tables {
 		if err := t.unfinished(ctx, most, &b); err != nil {
@@ -57,7 +57,7 @@ func (t *table) unfinished(ctx context.Context, most int, b *adapters.Backlog) e
 	return err
 }
 
-// WaitingByAge implements [adapters.WaitingFinder].
+// WaitingByAge implements [adapters.OperatorQueue].
 func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
 	return queue.Pages(q.tables, after, errNoTable, func(t *table, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
 		page, err := t.waitingByAge(ctx, after, most)
@@ -92,7 +92,7 @@ func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most i
 	return page, err
 }
 
-// IsFirst implements [adapters.WaitingFinder].
+// IsFirst implements [adapters.OperatorQueue].
 func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
 	t := q.claims.Table(at.Table)
 	if t == nil {
@@ -131,7 +131,7 @@ func (t *table) isFirst(ctx context.Context, key string) (bool, error) {
 	return false, err
 }
 
-// Waiting implements [adapters.Sampler]: the oldest documents are shown.
+// Waiting implements [adapters.OperatorQueue]: the oldest documents are shown.
 func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err error) {
 	for _, t := range q.tables {
 		found, err := t.found(ctx, bson.D{q.unfinishedOnly(q.layout.Statuses.Waiting()...)}, options.Find().SetSort(q.byAge()).SetHint(ageIndex).SetLimit(int64(most)))
@@ -145,7 +145,7 @@ func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err 
 	return all, nil
 }
 
-// Find implements [adapters.Finder]. Ids are the keys of documents.
+// Find implements [adapters.OperatorQueue]. Ids are the keys of documents.
 func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.Found, err error) {
 	for _, t := range q.tables {
 		rows, err := t.found(ctx, bson.D{{Key: q.fields.Key, Value: in(idsOf(id))}}, options.Find().SetHint(q.keyIndex()).SetLimit(int64(most)))

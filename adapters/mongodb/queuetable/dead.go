@@ -21,7 +21,7 @@ func errNoTable(name string) error {
 	return fmt.Errorf("mongodb queue: %q is none of its collections", name)
 }
 
-// Dead implements [adapters.DeadRows].
+// Dead implements [adapters.OperatorQueue].
 func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
 	return queue.Pages(q.tables, f.After, errNoTable, func(t *table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
 		f.After = after
@@ -169,7 +169,7 @@ func (t *table) after(at adapters.DeadKey) (bson.E, error) {
 	return bson.E{Key: "$or", Value: or}, nil
 }
 
-// ChangeDead implements [adapters.DeadRows]. There is no transaction: record is called first, with the number of the documents that are
+// ChangeDead implements [adapters.OperatorQueue]. There is no transaction: record is called first, with the number of the documents that are
 // dead still, and nothing is changed when it returns an error. After an error of the database some may be changed.
 func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(ctx context.Context, changed int) error) (changed int, err error) {
 	if action != adapters.ParkedRedrive && action != adapters.ParkedPurge {
@@ -240,7 +240,7 @@ func (t *table) changeDead(ctx context.Context, action adapters.ParkedAction, fi
 	return int(result.ModifiedCount), nil
 }
 
-// CountDead implements [adapters.DeadCounter].
+// CountDead implements [adapters.OperatorQueue].
 func (q *Queue) CountDead(ctx context.Context, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
 	for _, t := range q.tables {
 		if kinds && q.layout.TypeInPayload {

@@ -149,7 +149,7 @@ func (t *table) recover(ctx context.Context) (recovered int, err error) {
 	return recovered, err
 }
 
-// Processing implements [adapters.ProcessingCounter].
+// Processing implements [adapters.OperatorQueue].
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {
 		coll, err := t.collection(ctx)

@@ -135,7 +135,7 @@ func (e *env) set(status adaptertest.QueueStatus, since time.Duration, keys ...s
 
 func (e *env) harness() adaptertest.QueueHarness {
 	h := adaptertest.QueueHarness{
-		Queue: e.queue(), Open: func(*testing.T) adapters.Queue { return e.queue() },
+		Queue: e.queue(), Open: func(*testing.T) adapters.OperatorQueue { return e.queue() },
 		DefaultGroup: e.layout.DefaultGroup, RetriesOnly: e.layout.DeadKeepsRetries, Timeout: DefaultTimeout,
 		Insert: func(t *testing.T, rows ...adaptertest.QueueRow) { t.Helper(); e.insert(rows...) },
 		Rows:   func(t *testing.T) []adaptertest.QueueRow { t.Helper(); return e.rows() },
@@ -144,7 +144,7 @@ func (e *env) harness() adaptertest.QueueHarness {
 			e.set(status, since, keys...)
 		},
 	}
-	h.Retaining = func(t *testing.T) adapters.QueueRetainer {
+	h.Retaining = func(t *testing.T) adapters.OperatorQueue {
 		t.Helper()
 		inner := *e
 		inner.layout.OldIsDeleted = true

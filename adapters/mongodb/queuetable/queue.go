@@ -115,17 +115,8 @@ func (h *hold) is(token string, claimed time.Time) bool {
 }
 
 var (
-	_ adapters.Queue             = (*Queue)(nil)
-	_ adapters.LookReporter      = (*Queue)(nil)
-	_ adapters.ProcessingCounter = (*Queue)(nil)
-	_ adapters.UnfinishedCounter = (*Queue)(nil)
-	_ adapters.WaitingFinder     = (*Queue)(nil)
-	_ adapters.DeadRows          = (*Queue)(nil)
-	_ adapters.DeadCounter       = (*Queue)(nil)
-	_ adapters.Examiner          = (*Queue)(nil)
-	_ adapters.Sampler           = (*Queue)(nil)
-	_ adapters.Finder            = (*Queue)(nil)
-	_ adapters.Waker             = (*Queue)(nil)
+	_ adapters.OperatorQueue = (*Queue)(nil)
+	_ adapters.Waker         = (*Queue)(nil)
 )
 
 // New returns a queue. It checks the configuration and connects to nothing: [Queue.Check] does.
@@ -208,8 +199,8 @@ func wrap(t *table, what string, err error) error {
 	return fmt.Errorf("mongodb queue %s: %s: %w", t.Name, what, mdb.Plainly(err))
 }
 
-// Looked implements [adapters.LookReporter].
-func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }
+// Coverage implements [adapters.Queue].
+func (q *Queue) Coverage() adapters.Coverage { return q.claims.Coverage() }
 
 // nextStamp is a time for claims that no earlier one of this process has had, in whole milliseconds by the server's clock, by which they are
 // recovered.

@@ -14,13 +14,11 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ adapters.QueueRetainer = (*Queue)(nil)
-
 // lockedLimit is for how long a step waits for a document that an open transaction has changed. MongoDB ends such a transaction after a
 // minute.
 const lockedLimit = 2 * time.Second
 
-// CheckRetention implements [adapters.QueueRetainer].
+// CheckRetention implements [adapters.OperatorQueue].
 func (q *Queue) CheckRetention(ctx context.Context, _ adapters.Retention) error {
 	var errs []error
 	for _, t := range q.tables {
@@ -48,7 +46,7 @@ func (q *Queue) mayRemove(ctx context.Context, coll *mongo.Collection) error {
 	return err
 }
 
-// RetainDelivered implements [adapters.QueueRetainer].
+// RetainDelivered implements [adapters.OperatorQueue].
 func (q *Queue) RetainDelivered(ctx context.Context, r adapters.Retention) (sum adapters.Retained, err error) {
 	for _, t := range q.tables {
 		step, err := t.retain(ctx, r)

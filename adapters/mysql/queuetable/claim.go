@@ -103,7 +103,7 @@ func (c *claim) end(tables []*table) {
 		if t.spot.in && t.spot.queue != alone && !v.cut { // the other groups are next
 			t.spot = spot{queue: t.spot.queue}
 		}
-		look := adapters.Look{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
+		look := adapters.Coverage{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
 		if look.Next = t.rest; !v.around {
 			look.Next = c.began
 		}

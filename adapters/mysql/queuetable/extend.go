@@ -209,7 +209,7 @@ func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, er
 	return n, nil
 }
 
-// Processing implements [adapters.ProcessingCounter].
+// Processing implements [adapters.OperatorQueue].
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {
 		s, err := q.described(ctx, t)

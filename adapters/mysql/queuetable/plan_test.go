@@ -163,7 +163,7 @@ func (e *env) passes(q *Queue, req adapters.ClaimRequest) (read int) {
 			}
 			return err
 		})
-		if !q.Looked().Since.Before(began) {
+		if !q.Coverage().Since.Before(began) {
 			return read
 		}
 	}
@@ -209,14 +209,14 @@ func TestG8_PassesOverUnwantedRowsTakeATwentieth(t *testing.T) {
 	e.passes(q, req)
 	q.tables[0].round.took, q.tables[0].round.read = time.Second, pageRows
 	e.passes(q, req)
-	if next := time.Until(q.Looked().Next); next < 15*time.Second || next > 20*time.Second {
+	if next := time.Until(q.Coverage().Next); next < 15*time.Second || next > 20*time.Second {
 		t.Errorf("after one of a second the next one begins in %v", next)
 	}
 	claim := func() (err error) { _, err = q.Claim(t.Context(), req); return err }
 	if read := e.read(q, claim); read > 0 {
 		t.Errorf("%d rows were read in the pause", read)
 	}
-	if since := q.Looked().Since; since.After(time.Now().Add(-time.Microsecond)) {
+	if since := q.Coverage().Since; since.After(time.Now().Add(-time.Microsecond)) {
 		t.Errorf("a claim in the pause says that it has looked at everything as of %v", since)
 	}
 	req.Wants = 2
@@ -235,7 +235,7 @@ func TestG9_AnIdleClaimLooksAtEverything(t *testing.T) {
 		began := time.Now()
 		_, err := q.Claim(t.Context(), everything(10))
 		must(t, err)
-		if l := q.Looked(); l.Since.Before(began) {
+		if l := q.Coverage(); l.Since.Before(began) {
 			t.Errorf("a claim has looked at everything as of %v before it began", began.Sub(l.Since))
 		}
 	}

@@ -90,19 +90,7 @@ type hold struct {
 // Token implements [queue.Hold].
 func (h *hold) Token() string { return h.token }
 
-var (
-	_ adapters.Queue             = (*Queue)(nil)
-	_ adapters.LookReporter      = (*Queue)(nil)
-	_ adapters.ProcessingCounter = (*Queue)(nil)
-	_ adapters.UnfinishedCounter = (*Queue)(nil)
-	_ adapters.WaitingFinder     = (*Queue)(nil)
-	_ adapters.DeadRows          = (*Queue)(nil)
-	_ adapters.DeadCounter       = (*Queue)(nil)
-	_ adapters.Examiner          = (*Queue)(nil)
-	_ adapters.Sampler           = (*Queue)(nil)
-	_ adapters.Finder            = (*Queue)(nil)
-	_ adapters.QueueRetainer     = (*Queue)(nil)
-)
+var _ adapters.OperatorQueue = (*Queue)(nil)
 
 // New returns a queue. It checks the configuration and reads nothing: [Queue.Check] does.
 func New(cfg Config) (*Queue, error) {
@@ -159,8 +147,8 @@ func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
 	return t.describe(ctx, q.db)
 }
 
-// Looked implements [adapters.LookReporter].
-func (q *Queue) Looked() adapters.Look { return q.claims.Looked() }
+// Coverage implements [adapters.Queue].
+func (q *Queue) Coverage() adapters.Coverage { return q.claims.Coverage() }
 
 // KeepsDue implements [adapters.DueKeeper].
 func (q *Queue) KeepsDue() bool { return q.tables[0].layout.Columns.NextAttempt != "" }

@@ -11,9 +11,9 @@ import (
 
 func TestStateConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.OperatorStore {
 		url := testenv.MySQL(tb)
-		return func() adapters.StateStore { return openState(tb, url) }
+		return func() adapters.OperatorStore { return openState(tb, url) }
 	}})
 }
 

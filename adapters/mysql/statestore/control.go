@@ -21,7 +21,7 @@ const (
 // replace puts a text where the % is.
 func replace(query, text string) string { return strings.Replace(query, "%", text, 1) }
 
-// Release implements [adapters.Controls].
+// Release implements [adapters.StateStore].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	sorted := slices.SortedFunc(slices.Values(lanes), state.CompareLanes)
 	err := s.transact(ctx, func(tx *sql.Tx) error {

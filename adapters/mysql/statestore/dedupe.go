@@ -23,8 +23,6 @@ const (
 	expiredSQL = `SELECT route, event_id FROM outrider_dedupe WHERE expires_at <= ` + now + ` ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED`
 )
 
-var _ adapters.DedupeStore = (*Store)(nil)
-
 // Seen implements [adapters.DedupeStore].
 func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	if len(events) == 0 {
@@ -54,12 +52,12 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 }
 
 // Record implements [adapters.DedupeStore].
-func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
+func (s *Store) Record(ctx context.Context, events []adapters.SeenEvent) error {
 	if len(events) == 0 {
 		return nil
 	}
 	const row = `(?, ?, ` + now + ` + ?)`
-	for chunk := range slices.Chunk(state.SortSightings(events), eventsAtOnce) {
+	for chunk := range slices.Chunk(state.SortSeen(events), eventsAtOnce) {
 		args := make([]any, 0, 3*len(chunk))
 		for _, e := range chunk {
 			args = append(args, e.Route, e.ID, e.Keep.Microseconds())

@@ -10,16 +10,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
-var (
-	_ adapters.Operations      = (*Store)(nil)
-	_ adapters.LaneCounter     = (*Store)(nil)
-	_ adapters.AuditReader     = (*Store)(nil)
-	_ adapters.FailureCounter  = (*Store)(nil)
-	_ adapters.Auditor         = (*Store)(nil)
-	_ adapters.AuditWriter     = (*Store)(nil)
-	_ adapters.InstanceRemover = (*Store)(nil)
-)
-
 // operators makes what is the same for all databases.
 func (s *Store) operators() state.Operators {
 	return state.NewOperators(state.Database{

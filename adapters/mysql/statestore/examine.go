@@ -12,10 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
-var (
-	_ adapters.Examiner   = (*Store)(nil)
-	_ adapters.LoginJudge = (*Store)(nil)
-)
+var _ adapters.LoginChecker = (*Store)(nil)
 
 const (
 	// examinePatience bounds an examination.
@@ -139,7 +136,7 @@ func (s *Store) examinePrivileges(ctx context.Context) (f []adapters.Finding, th
 	return []adapters.Finding{{Subject: subject, Text: "user " + user + " has what a relay and operators' commands need"}}, true
 }
 
-// OperatorsLogin implements [adapters.LoginJudge].
+// OperatorsLogin implements [adapters.LoginChecker].
 func (s *Store) OperatorsLogin(ctx context.Context) (bool, error) {
 	relay, _, err := Grants().Missing(ctx, s.db, my.TaskRelay)
 	if err != nil || len(relay) == 0 {

@@ -74,7 +74,7 @@ func TestG12_UsersByWhatInitPrints(t *testing.T) {
 	if fenced, err := relay.Settle(t.Context(), s); err != nil || len(fenced) != 0 {
 		t.Fatal(fenced, err)
 	}
-	if err := relay.Record(t.Context(), []adapters.Sighting{{EventRef: adapters.EventRef{Route: "r", ID: "e"}, Keep: time.Hour}}); err != nil {
+	if err := relay.Record(t.Context(), []adapters.SeenEvent{{EventRef: adapters.EventRef{Route: "r", ID: "e"}, Keep: time.Hour}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := relay.Forget(t.Context(), "r", true, "relay"); err == nil || !strings.Contains(err.Error(), "denied") {

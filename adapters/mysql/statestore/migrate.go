@@ -12,7 +12,6 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
@@ -40,8 +39,6 @@ SELECT 0, true FROM (SELECT count(*) AS n FROM outrider_migrations) AS t WHERE t
 	migrationLock = `concat('outrider-migrate-', left(sha2(database(), 256), 32))`
 	migrationWait = "300"
 )
-
-var _ adapters.StateVersioner = (*Store)(nil)
 
 // Migrate creates or upgrades the tables. Instances that start together take
 // turns; the later ones find nothing to do. A user who may not do it needs no right
@@ -118,7 +115,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// StateVersion implements [adapters.StateVersioner].
+// StateVersion implements [adapters.OperatorStore].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
 	if newest, err = state.Newest(stateMigrations); err == nil {
 		present, err = s.version(ctx)

@@ -50,7 +50,7 @@ type Store struct {
 	former  []int64 // connections that were given up, and may hold the lock
 }
 
-var _ adapters.StateStore = (*Store)(nil)
+var _ adapters.OperatorStore = (*Store)(nil)
 
 // New opens the store. It connects to verify the URL; it creates no
 // tables, see [Store.Migrate].

@@ -12,8 +12,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-var _ adapters.Examiner = (*Source)(nil)
-
 // replace puts the table and some of its columns into a statement.
 func (m *mapping) replace(sql string) string {
 	created := ""
@@ -146,17 +144,17 @@ LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 	return errors.Join(problems...)
 }
 
-// ExamineOpen implements [adapters.OpenExaminer].
+// ExamineOpen implements [adapters.TransactionLister].
 func (s *Source) ExamineOpen(ctx context.Context) []adapters.Finding {
 	return pg.ExamineOpen(ctx, s.base.Pool)
 }
 
-// OpenTransactions implements [adapters.TransactionEnder].
+// OpenTransactions implements [adapters.TransactionLister].
 func (s *Source) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
 	return pg.OpenTransactions(ctx, s.base.Pool)
 }
 
-// EndTransaction implements [adapters.TransactionEnder].
+// EndTransaction implements [adapters.TransactionLister].
 func (s *Source) EndTransaction(ctx context.Context, id string) (bool, error) {
 	return pg.EndTransaction(ctx, s.base.Pool, id)
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var _ adapters.Backlogger = (*Source)(nil)
-
 // logBacklogSQL reads rows by the index on the position, from a place on.
 // Parameters: position, limit.
 const logBacklogSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 ORDER BY o.{position} LIMIT $2`
 
-// Backlog implements [adapters.Backlogger]. The table has no slots, so rows are
+// Backlog implements [adapters.OperatorSource]. The table has no slots, so rows are
 // looked at from the lowest of the spans' beginnings, payloads aside, and at most
 // twice as many as are counted. Rows that are not visible yet do not count, nor do
 // late ones below the cursors.

@@ -15,8 +15,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var _ adapters.Finder = (*Source)(nil)
-
 // findNewest is how many of the newest rows are looked at where no index finds ids.
 const findNewest = 20_000
 
@@ -29,7 +27,7 @@ const (
 WHERE o.{id} = $1::text::{id type} LIMIT $2`
 )
 
-// Find implements [adapters.Finder].
+// Find implements [adapters.OperatorSource].
 func (s *Source) Find(ctx context.Context, id string, most int) (adapters.Found, error) {
 	if m := s.mapping; m.preset != nil && m.preset.Numbered {
 		position, ours := strings.CutPrefix(id, m.table[len(m.table)-1]+":")

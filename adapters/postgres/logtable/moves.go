@@ -12,12 +12,10 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var _ adapters.MoveCounter = (*Source)(nil)
-
 // logMovesSQL reads a range of rows, the newest first. Parameters: the range, limit.
 const logMovesSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 AND o.{position} <= $2 ORDER BY o.{position} DESC LIMIT $3`
 
-// CountMoves implements [adapters.MoveCounter]. The table has no slots, so all rows
+// CountMoves implements [adapters.OperatorSource]. The table has no slots, so all rows
 // between the cursors are looked at and, where rows may be passed that were
 // committed late, those below too: payloads aside, the newest first, and at most
 // twice as many as are counted. When that is not all, every count is above most.

@@ -59,13 +59,13 @@ type Config struct {
 	Metadata Metadata
 }
 
-// Source reads an append-only table that is not Outrider's own: a
+// Source reads an append-only table that is not Outrider's own: a stock
 // Watermill topic or a table of the application's. It implements
 // [adapters.Source]; it only reads, and creates nothing.
 //
 // Cursors are those of [Source], with PostgreSQL snapshots. The table has no
 // column for slots, so they are computed here ([adapters.SlotOf]) and all slots
-// are read by one scan; so a route has one owner at a time ([adapters.Undivided]).
+// are read by one scan; so a route has one owner at a time ([adapters.SharedRead]).
 type Source struct {
 	sourceMethods
 	base     *reader.Reader
@@ -77,8 +77,8 @@ type Source struct {
 type sourceMethods = reader.SourceMethods
 
 var (
-	_ adapters.Source = (*Source)(nil)
-	_ adapters.Waker  = (*Source)(nil)
+	_ adapters.OperatorSource = (*Source)(nil)
+	_ adapters.Waker          = (*Source)(nil)
 )
 
 // firstRowBytes is the estimate of a row's size before the first row.
@@ -98,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*Source, error) {
 	}
 	s := &Source{mapping: m, rowBytes: firstRowBytes}
 	s.base = reader.New(pool, table, m.table, cfg.Wake, cfg.Logger, m.maxRow, reader.Layout{
-		Position: m.columns[rolePosition], Prepare: s.prepare, RowAt: s.rowAt,
+		Position: m.columns[rolePosition], Lanes: m.lanesFrom(), Prepare: s.prepare, RowAt: s.rowAt,
 		Located: func(full pgx.Identifier) { m.table = full },
 		Explain: func(what string, err error) error { return explainLog(table, what, err) },
 		Dropped: func() {},
@@ -129,6 +129,9 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) error {
 	return err
 }
 
+// Table implements [adapters.Source].
+func (s *Source) Table(ctx context.Context) (adapters.Table, error) { return s.base.Identity(ctx) }
+
 // Start implements [adapters.Source]. [adapters.StartTime] begins at the lowest
 // position of a row created at or after the time, and needs to know the column.
 func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
@@ -146,9 +149,8 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 	return s.base.Start(ctx, at, places, s.mapping.replace)
 }
 
-// LanesFrom implements [adapters.LaneNamer]: where a row's group is looked for, and what takes its place in rows without one.
-func (s *Source) LanesFrom() string {
-	m := s.mapping
+// lanesFrom says where a row's group is read, and what takes its place in rows without one.
+func (m *mapping) lanesFrom() string {
 	var from []string
 	if c := m.columns[roleGroup]; c != "" {
 		from = append(from, "column "+strconv.Quote(c))
@@ -162,8 +164,8 @@ func (s *Source) LanesFrom() string {
 	return strings.Join(append(from, "column "+strconv.Quote(m.columns[roleID])), " or ")
 }
 
-// Undivided implements [adapters.Undivided]: one scan reads all slots.
-func (*Source) Undivided() {}
+// SharedRead implements [adapters.SharedRead]: one scan reads all slots.
+func (*Source) SharedRead() {}
 
 // explain says for which table and in doing what the error came up and, where
 // one is known, the fix.

@@ -9,9 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var _ adapters.UnfinishedCounter = (*Queue)(nil)
-
-// Unfinished implements [adapters.UnfinishedCounter]. Without an index by age it is
+// Unfinished implements [adapters.OperatorQueue]. Without an index by age it is
 // not known which row is the oldest once there are more than are counted. A
 // table's time zone is taken for that of the session, as everywhere.
 func (q *Queue) Unfinished(ctx context.Context, most int) (adapters.Backlog, error) {

@@ -194,7 +194,7 @@ VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+none
 
 func (e *queueEnv) harness() adaptertest.QueueHarness {
 	h := adaptertest.QueueHarness{
-		Queue: e.queue(), Open: func(*testing.T) adapters.Queue { return e.queue() },
+		Queue: e.queue(), Open: func(*testing.T) adapters.OperatorQueue { return e.queue() },
 		DefaultGroup: e.layout.DefaultGroup, RetriesOnly: e.layout.DeadKeepsRetries, Timeout: DefaultTimeout,
 		Insert: func(t *testing.T, rows ...adaptertest.QueueRow) {
 			t.Helper()
@@ -226,7 +226,7 @@ func (e *queueEnv) harness() adaptertest.QueueHarness {
 WHERE {key} = ANY ($1)`, keys, since.Seconds())
 	}
 	if !e.layout.DoneIsDeleted {
-		h.Retaining = func(t *testing.T) adapters.QueueRetainer { return e.retaining(t).queue() }
+		h.Retaining = func(t *testing.T) adapters.OperatorQueue { return e.retaining(t).queue() }
 	}
 	h.Refuse = e.refuse
 	h.Lock = func(t *testing.T, keys ...string) func() {

@@ -16,9 +16,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var _ adapters.DeadRows = (*Queue)(nil)
-
-// Dead implements [adapters.DeadRows].
+// Dead implements [adapters.OperatorQueue].
 func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
 	return queue.Pages(q.tables, f.After, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.DeadRow, error) {
 		if f.After = after; !after.Retrying {
@@ -79,7 +77,7 @@ func (q *Queue) described(ctx context.Context, t *queueTable) (queueSQL, error) 
 	return t.sql, err
 }
 
-// ChangeDead implements [adapters.DeadRows].
+// ChangeDead implements [adapters.OperatorQueue].
 func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(context.Context, int) error) (changed int, err error) {
 	keys := map[string][]string{}
 	for _, r := range rows {
@@ -313,7 +311,7 @@ func (q *Queue) examineDeadIndex(ctx context.Context, t *queueTable) []adapters.
 		Fix:  strings.Replace(t.sql.deadIndex(t.full).Create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1)}}
 }
 
-// operatorRights are what [adapters.DeadRows] needs beside reading.
+// operatorRights are what [adapters.OperatorQueue] needs beside reading.
 func operatorRights(c *Columns) []pg.Right {
 	written := []string{c.Status}
 	for _, name := range []string{c.Attempts, c.NextAttempt, c.Updated} {

@@ -13,9 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
-var _ adapters.DeadCounter = (*Queue)(nil)
-
-// CountDead implements [adapters.DeadCounter].
+// CountDead implements [adapters.OperatorQueue].
 func (q *Queue) CountDead(ctx context.Context, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
 	for _, t := range q.tables {
 		sql, err := q.described(ctx, t)

@@ -15,22 +15,17 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var (
-	_ adapters.Examiner = (*Queue)(nil)
-	_ adapters.Sampler  = (*Queue)(nil)
-)
-
-// ExamineOpen implements [adapters.OpenExaminer].
+// ExamineOpen implements [adapters.TransactionLister].
 func (q *Queue) ExamineOpen(ctx context.Context) []adapters.Finding {
 	return pg.ExamineOpen(ctx, q.pool)
 }
 
-// OpenTransactions implements [adapters.TransactionEnder].
+// OpenTransactions implements [adapters.TransactionLister].
 func (q *Queue) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
 	return pg.OpenTransactions(ctx, q.pool)
 }
 
-// EndTransaction implements [adapters.TransactionEnder].
+// EndTransaction implements [adapters.TransactionLister].
 func (q *Queue) EndTransaction(ctx context.Context, id string) (bool, error) {
 	return pg.EndTransaction(ctx, q.pool, id)
 }
@@ -134,7 +129,7 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 	return found.Finding()
 }
 
-// Waiting implements [adapters.Sampler]. Which rows of a table are shown is not
+// Waiting implements [adapters.OperatorQueue]. Which rows of a table are shown is not
 // defined: an order would cost more than it is worth.
 func (q *Queue) Waiting(ctx context.Context, most int) ([]adapters.Row, error) {
 	var all []adapters.Row

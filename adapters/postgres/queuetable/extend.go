@@ -163,7 +163,7 @@ func (q *Queue) keysOf(t *queueTable) string {
 	return keys.String()
 }
 
-// Processing implements [adapters.ProcessingCounter]. The table's time zone is
+// Processing implements [adapters.OperatorQueue]. The table's time zone is
 // taken for that of the session, as everywhere.
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {

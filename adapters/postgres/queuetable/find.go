@@ -14,9 +14,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var _ adapters.Finder = (*Queue)(nil)
-
-// Find implements [adapters.Finder]. Ids are the primary keys of the tables.
+// Find implements [adapters.OperatorQueue]. Ids are the primary keys of the tables.
 func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.Found, err error) {
 	for _, t := range q.tables {
 		sql, err := q.described(ctx, t)

@@ -118,8 +118,8 @@ type queueTable struct {
 	swept int64
 	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
 
-	passed passed        // rows that no route matches
-	state  adapters.Look // of the claims so far
+	passed passed            // rows that no route matches
+	state  adapters.Coverage // of the claims so far
 
 	notesFrom string // the key of the last note that was looked at
 }

@@ -118,7 +118,7 @@ func TestG13_ALaneThatOpensIsReadFromTheBeginning(t *testing.T) {
 	e := newLaneEnv(t)
 	e.wants = 1
 	e.add("a1", 1)
-	for called := time.Now(); e.q.Looked().Since.Before(called); {
+	for called := time.Now(); e.q.Coverage().Since.Before(called); {
 		if got := e.claim(others()); len(got) > 0 {
 			t.Fatalf("claimed %v of a lane that is not ours", idsOf(got))
 		}
@@ -127,7 +127,7 @@ func TestG13_ALaneThatOpensIsReadFromTheBeginning(t *testing.T) {
 	s.midway, s.began, s.place = true, time.Now(), e.table.latest // past the row
 	e.wants = 2
 	var got []string
-	for len(got) == 0 && e.q.Looked().Since.Before(called) {
+	for len(got) == 0 && e.q.Coverage().Since.Before(called) {
 		got = idsOf(e.claim(slots()))
 	}
 	if !slices.Equal(got, []string{"a1"}) {
@@ -159,7 +159,7 @@ func TestG7_GroupsOfOtherLanesAreNotRemembered(t *testing.T) {
 	claimed := map[string]bool{}
 	all := func(lanes []int, most int) {
 		t.Helper()
-		for called := time.Now(); e.q.Looked().Since.Before(called) && len(claimed) < most; {
+		for called := time.Now(); e.q.Coverage().Since.Before(called) && len(claimed) < most; {
 			for _, row := range e.claim(lanes) {
 				if claimed[row.ID] || !slices.Contains(lanes, row.Slot) {
 					t.Fatalf("row %s of lane %d was claimed again, or out of its lane", row.ID, row.Slot)

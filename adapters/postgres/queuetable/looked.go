@@ -19,9 +19,9 @@ const (
 	blockedPause = time.Second
 )
 
-// Looked implements [adapters.LookReporter].
-func (q *Queue) Looked() adapters.Look {
-	states := make([]adapters.Look, len(q.tables))
+// Coverage implements [adapters.Queue].
+func (q *Queue) Coverage() adapters.Coverage {
+	states := make([]adapters.Coverage, len(q.tables))
 	for i, t := range q.tables {
 		states[i] = t.state
 		states[i].Unwanted = t.passed.never
@@ -67,7 +67,7 @@ func (s *service) suspend() {
 // found, because that has put it there.
 func (s *service) looked() {
 	t := s.table
-	l := adapters.Look{Since: s.began, Next: t.sweep.next(t.share())}
+	l := adapters.Coverage{Since: s.began, Next: t.sweep.next(t.share())}
 	if len(t.ring) == 0 && t.sweep.credit > 0 {
 		l.Next = s.began
 	}

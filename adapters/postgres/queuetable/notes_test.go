@@ -78,7 +78,7 @@ func TestG2_NotesKeepWhatTheTableHasNoColumnsFor(t *testing.T) {
 	if rows := claimAll(t, q); len(rows) > 0 {
 		t.Fatalf("claimed %v while the first row of the group waits for its next attempt", ids(rows))
 	}
-	if q.Looked().Due.IsZero() {
+	if q.Coverage().Due.IsZero() {
 		t.Error("the queue does not say when something is due")
 	}
 	e.exec("UPDATE " + e.fence.of(noteTable).Sanitize() + " SET due_at = now()")

@@ -137,10 +137,8 @@ type hold struct {
 }
 
 var (
-	_ adapters.Queue = (*Queue)(nil)
-	_ adapters.Waker = (*Queue)(nil)
-
-	_ adapters.ProcessingCounter = (*Queue)(nil)
+	_ adapters.OperatorQueue = (*Queue)(nil)
+	_ adapters.Waker         = (*Queue)(nil)
 )
 
 // New returns a queue. It checks the configuration and does not connect:

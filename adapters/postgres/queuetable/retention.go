@@ -14,9 +14,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-var _ adapters.QueueRetainer = (*Queue)(nil)
-
-// CheckRetention implements [adapters.QueueRetainer]. [Queue.Check] looks at the privileges.
+// CheckRetention implements [adapters.OperatorQueue]. [Queue.Check] looks at the privileges.
 func (q *Queue) CheckRetention(ctx context.Context, _ adapters.Retention) error {
 	var errs []error
 	for _, t := range q.tables {
@@ -34,7 +32,7 @@ func (q *Queue) CheckRetention(ctx context.Context, _ adapters.Retention) error 
 	return errors.Join(errs...)
 }
 
-// RetainDelivered implements [adapters.QueueRetainer].
+// RetainDelivered implements [adapters.OperatorQueue].
 func (q *Queue) RetainDelivered(ctx context.Context, r adapters.Retention) (sum adapters.Retained, err error) {
 	for _, t := range q.tables {
 		step, err := q.retain(ctx, t, r)

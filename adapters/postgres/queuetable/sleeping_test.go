@@ -69,7 +69,7 @@ func TestG8_G13_GroupsThatWaitCostClaimsNothing(t *testing.T) {
 			}
 		}
 	}
-	if due := q.Looked().Due; time.Until(due) < 50*time.Minute {
+	if due := q.Coverage().Due; time.Until(due) < 50*time.Minute {
 		t.Errorf("something is due at %v", due)
 	}
 	e.fresh("new", "n", "0")

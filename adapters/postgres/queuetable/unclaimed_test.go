@@ -221,7 +221,7 @@ func TestSkipRecentHoldsWhileItIsOn(t *testing.T) {
 	if got := ids(claimAll(t, q)); !slices.Equal(got, []string{"old"}) {
 		t.Errorf("claimed %v while young rows are to be passed over", got)
 	}
-	if due := q.Looked().Due; due.IsZero() {
+	if due := q.Coverage().Due; due.IsZero() {
 		t.Error("the queue does not say when it may find them")
 	}
 	q.SkipRecent(0)

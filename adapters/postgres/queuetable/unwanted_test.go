@@ -76,14 +76,14 @@ func (e *unwantedEnv) claim() (keys []string, looks int) {
 func (e *unwantedEnv) rest() (keys []string) {
 	e.t.Helper()
 	called := time.Now()
-	for end := called.Add(time.Minute); e.q.Looked().Since.Before(called); {
+	for end := called.Add(time.Minute); e.q.Coverage().Since.Before(called); {
 		got, _ := e.claim()
 		keys = append(keys, got...)
 		if time.Now().After(end) {
 			e.t.Fatal("the queue has not looked at everything")
 		}
 		if len(got) == 0 {
-			time.Sleep(min(time.Until(e.q.Looked().Next), time.Second))
+			time.Sleep(min(time.Until(e.q.Coverage().Next), time.Second))
 		}
 	}
 	return keys
@@ -154,7 +154,7 @@ func TestG13_RowsThatNobodyWantsCostNothing(t *testing.T) {
 				e.arrive()
 				e.idle()
 				e.untouched(rows)
-				if n := e.q.Looked().Unwanted; n != rows {
+				if n := e.q.Coverage().Unwanted; n != rows {
 					t.Errorf("%d rows are said to be unwanted, want %d", n, rows)
 				}
 			})

@@ -12,9 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
-var _ adapters.WaitingFinder = (*Queue)(nil)
-
-// WaitingByAge implements [adapters.WaitingFinder]. A table without an index by age is an error that wraps
+// WaitingByAge implements [adapters.OperatorQueue]. A table without an index by age is an error that wraps
 // [errors.ErrUnsupported].
 func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
 	return queue.Pages(q.tables, after, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
@@ -57,7 +55,7 @@ func (q *Queue) waitingIn(ctx context.Context, t *queueTable, after adapters.Dea
 	})
 }
 
-// IsFirst implements [adapters.WaitingFinder].
+// IsFirst implements [adapters.OperatorQueue].
 func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
 	t := q.table(at.Table)
 	if t == nil {

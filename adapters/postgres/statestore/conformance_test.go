@@ -15,9 +15,9 @@ func TestStateConformance(t *testing.T) {
 		t.Skip("TestG12_StateConformanceWithGrantsAlone has the same cases with fewer rights; make race runs both")
 	}
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.OperatorStore {
 		url := testenv.Postgres(tb)
-		return func() adapters.StateStore { return openState(tb, statestore.Config{URL: url}) }
+		return func() adapters.OperatorStore { return openState(tb, statestore.Config{URL: url}) }
 	}})
 }
 

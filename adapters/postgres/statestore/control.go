@@ -23,7 +23,7 @@ WITH ours AS MATERIALIZED (
 UPDATE outrider_cursor AS c SET owner = NULL FROM ours o WHERE c.route = o.route AND c.slot = o.slot`
 )
 
-// Release implements [adapters.Controls].
+// Release implements [adapters.StateStore].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	routes, slots := make([]string, len(lanes)), make([]int16, len(lanes))
 	for i, l := range lanes {

@@ -38,8 +38,6 @@ DELETE FROM outrider_dedupe WHERE ctid = ANY (ARRAY(
 	dedupePlan = pgx.QueryExecModeCacheDescribe
 )
 
-var _ adapters.DedupeStore = (*Store)(nil)
-
 // Seen implements [adapters.DedupeStore] in one round trip.
 func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	if len(events) == 0 {
@@ -58,11 +56,11 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 }
 
 // Record implements [adapters.DedupeStore] in one round trip.
-func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
+func (s *Store) Record(ctx context.Context, events []adapters.SeenEvent) error {
 	if len(events) == 0 {
 		return nil
 	}
-	sorted := state.SortSightings(events)
+	sorted := state.SortSeen(events)
 	routes, ids, micros := make([]string, len(sorted)), make([]string, len(sorted)), make([]int64, len(sorted))
 	for i, e := range sorted {
 		routes[i], ids[i], micros[i] = e.Route, e.ID, int64(e.Keep/time.Microsecond)

@@ -63,7 +63,7 @@ func TestG8_DedupeReadsByKey(t *testing.T) {
 			if _, err := state.Expire(t.Context(), 10); err != nil {
 				t.Fatal(err)
 			}
-			if err := state.Record(t.Context(), []adapters.Sighting{{EventRef: adapters.EventRef{Route: "r", ID: "x"}, Keep: time.Hour}}); err != nil {
+			if err := state.Record(t.Context(), []adapters.SeenEvent{{EventRef: adapters.EventRef{Route: "r", ID: "x"}, Keep: time.Hour}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -15,17 +15,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-var (
-	_ adapters.Operations      = (*Store)(nil)
-	_ adapters.LaneCounter     = (*Store)(nil)
-	_ adapters.CursorFinder    = (*Store)(nil)
-	_ adapters.AuditReader     = (*Store)(nil)
-	_ adapters.FailureCounter  = (*Store)(nil)
-	_ adapters.Auditor         = (*Store)(nil)
-	_ adapters.AuditWriter     = (*Store)(nil)
-	_ adapters.InstanceRemover = (*Store)(nil)
-)
-
 // database says how what is the same for all databases reaches this one.
 func (s *Store) database() state.Database {
 	return state.Database{Dialect: dialect, Pool: stateRows{s.pool}, Transact: s.transact, Wrap: stateError, LockRoute: lockRoute, Move: move,

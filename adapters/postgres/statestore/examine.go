@@ -12,10 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-var (
-	_ adapters.Examiner   = (*Store)(nil)
-	_ adapters.LoginJudge = (*Store)(nil)
-)
+var _ adapters.LoginChecker = (*Store)(nil)
 
 // Examine implements [adapters.Examiner].
 func (s *Store) Examine(ctx context.Context) []adapters.Finding {
@@ -116,7 +113,7 @@ func (s *Store) examinePrivileges(ctx context.Context) (found []adapters.Finding
 	return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay and operators' commands need", role))}, false
 }
 
-// OperatorsLogin implements [adapters.LoginJudge].
+// OperatorsLogin implements [adapters.LoginChecker].
 func (s *Store) OperatorsLogin(ctx context.Context) (bool, error) {
 	_, operator, err := Grants(s.pool.schema.name).OperatorOnly(ctx, s.pool)
 	return operator, err

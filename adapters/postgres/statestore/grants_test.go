@@ -94,7 +94,7 @@ func (b byTask) StopOperation(ctx context.Context, id, by string) (bool, error) 
 
 func (b byTask) Move(ctx context.Context, m adapters.Move) error { return b.operator.Move(ctx, m) }
 
-func (b byTask) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
+func (b byTask) Forget(ctx context.Context, route string, force bool, by string) (adapters.DeletedRoute, error) {
 	return b.operator.Forget(ctx, route, force, by)
 }
 
@@ -105,9 +105,9 @@ func (b byTask) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 // The store keeps its contract with the printed grants and nothing else.
 func TestG12_StateConformanceWithGrantsAlone(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.OperatorStore {
 		g := newGrantedState(tb)
-		return func() adapters.StateStore {
+		return func() adapters.OperatorStore {
 			return byTask{openStateAs(tb, g.asRelay), openStateAs(tb, g.asOperator)}
 		}
 	}})
@@ -137,7 +137,7 @@ func (g *grantedState) actAsRelay(s *Store) error {
 		failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)), failed(s.Pauses(g.Ctx, "")),
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
 		failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: adapters.ParkedFilter{Route: "r"}, By: "keep"})),
-		s.Record(g.Ctx, []adapters.Sighting{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []adapters.EventRef{event})),
+		s.Record(g.Ctx, []adapters.SeenEvent{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []adapters.EventRef{event})),
 		failed(s.Expire(g.Ctx, 10)), g.note(s), g.agree(s), g.operate(s, "relay"), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
 }
 

@@ -87,7 +87,7 @@ type Store struct {
 	progress atomic.Pointer[progressBook] // nil: no route has a row in a table of progress
 }
 
-var _ adapters.StateStore = (*Store)(nil)
+var _ adapters.OperatorStore = (*Store)(nil)
 
 // New opens the store. It connects to verify the URL; it creates no
 // tables, see [Store.Migrate].

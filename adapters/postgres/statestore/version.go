@@ -23,7 +23,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// StateVersion implements [adapters.StateVersioner].
+// StateVersion implements [adapters.OperatorStore].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
 	if newest, err = state.Newest(stateMigrations); err == nil {
 		present, err = s.version(ctx)

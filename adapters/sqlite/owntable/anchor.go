@@ -96,7 +96,7 @@ func (s *Source) checkAnchor(ctx context.Context, c adapters.Cursor) error {
 	return err
 }
 
-// Anchored implements [adapters.Anchorer]. What the cursor covers was not read with an eye to when it was created, so
+// Anchored implements [adapters.Source]. What the cursor covers was not read with an eye to when it was created, so
 // nothing that was created until now proves anything from now on.
 func (s *Source) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error) {
 	if c.Anchor.Newest != 0 {

@@ -11,12 +11,9 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-var (
-	_ adapters.Backlogger = (*Source)(nil)
-	_ adapters.Rebaser    = (*Source)(nil)
-)
+var _ adapters.Rebaser = (*Source)(nil)
 
-// Backlog implements [adapters.Backlogger]. The table has no slots, so rows are
+// Backlog implements [adapters.OperatorSource]. The table has no slots, so rows are
 // looked at from the lowest of the spans' beginnings, their payloads aside.
 func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (adapters.Backlog, error) {
 	b, err := s.backlog(ctx, spans, most)

@@ -8,8 +8,6 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ adapters.Examiner = (*Source)(nil)
-
 // Examine implements [adapters.Examiner].
 func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	var version, mode, path string

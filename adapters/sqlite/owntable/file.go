@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	lib "modernc.org/sqlite/lib"
@@ -22,18 +21,10 @@ const fileSQL = `CREATE TABLE IF NOT EXISTS outrider_file (
 INSERT INTO outrider_file (one, id) VALUES (1, lower(hex(randomblob(16)))) ON CONFLICT DO NOTHING;
 `
 
-// TableName implements [adapters.TableNamer]: the file's identity and the table. A
-// file of the own layout that has no identity yet, because it is from before there
+// fileID returns the file's identity. A
+// file of the own layout that has none yet, because it is from before there
 // were any, gets one. One that cannot be written to, or whose tables belong to
 // another program, is known by its path.
-func (s *Source) TableName(ctx context.Context) (string, error) {
-	id, err := s.fileID(ctx)
-	if err != nil {
-		return "", s.wrap("ask for the file's identity", err)
-	}
-	return "sqlite/" + id + "/" + strings.ToLower(s.table), nil
-}
-
 func (s *Source) fileID(ctx context.Context) (string, error) {
 	id, err := identityIn(ctx, s.db)
 	if err != nil || id != "" {

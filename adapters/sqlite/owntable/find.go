@@ -13,8 +13,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-var _ adapters.Finder = (*Source)(nil)
-
 // findNewest is how many of the newest rows are looked at where no index finds ids.
 const findNewest = 20_000
 
@@ -22,7 +20,7 @@ const findNewest = 20_000
 const foundColumns = `position, id, type, coalesce(message_group, ''), coalesce(aggregate_type, ''), coalesce(aggregate_id, ''),
     coalesce(tenant_id, ''), coalesce(tags, ''), cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)`
 
-// Find implements [adapters.Finder].
+// Find implements [adapters.OperatorSource].
 func (s *Source) Find(ctx context.Context, id string, most int) (adapters.Found, error) {
 	found, err := s.find(ctx, id, most)
 	if err != nil {

@@ -10,9 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ adapters.MoveCounter = (*Source)(nil)
-
-// CountMoves implements [adapters.MoveCounter]. No row is ever late here. The table
+// CountMoves implements [adapters.OperatorSource]. No row is ever late here. The table
 // has no slots, so all rows between the cursors are looked at, payloads aside.
 func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int, match func(*adapters.Row) bool) ([]adapters.MoveCount, error) {
 	counts, err := s.countMoves(ctx, moves, most, match)

@@ -33,7 +33,7 @@ type Config struct {
 
 // Source reads an outbox table by position. It implements [adapters.Source] and
 // never writes: its connections refuse to. Retention, where it is wanted, and giving
-// a file its identity ([Source.TableName]) have a connection of their own.
+// a file its identity ([Source.Table]) have a connection of their own.
 //
 // # Why the position alone is the cursor
 //
@@ -71,8 +71,7 @@ type Source struct {
 	retention retention
 }
 
-var _ adapters.Source = (*Source)(nil)
-var _ adapters.Checker = (*Source)(nil)
+var _ adapters.OperatorSource = (*Source)(nil)
 
 // New opens the source. It reads nothing yet; see [Source.Check].
 func New(cfg Config) (*Source, error) {
@@ -116,12 +115,19 @@ func (s *Source) Check(ctx context.Context) error {
 	return nil
 }
 
-// Identity is empty: what a file is known by goes with it, and is part of its
+// Table implements [adapters.Source]. A file names no cluster: its identity goes with it, and is part of its
 // tables' names. [Source.Validate] compares positions.
-func (s *Source) Identity(context.Context) (string, error) { return "", nil }
+func (s *Source) Table(ctx context.Context) (t adapters.Table, err error) {
+	t.Lanes = s.lanesFrom()
+	id, err := s.fileID(ctx)
+	if err != nil {
+		return t, s.wrap("ask for the file's identity", err)
+	}
+	t.Name = "sqlite/" + id + "/" + strings.ToLower(s.table)
+	return t, nil
+}
 
-// LanesFrom implements [adapters.LaneNamer].
-func (s *Source) LanesFrom() string {
+func (s *Source) lanesFrom() string {
 	group, id := "message_group", "id"
 	if c := s.shape.columns; c != nil {
 		group, id = c.Group, c.ID

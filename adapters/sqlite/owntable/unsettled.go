@@ -7,12 +7,10 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ adapters.UnsettledFinder = (*Source)(nil)
-
 // unsettledRows bounds the rows that are looked at.
 const unsettledRows = 2000
 
-// Unsettled implements [adapters.UnsettledFinder]. The table has no slots, so rows are looked at from the lowest place
+// Unsettled implements [adapters.OperatorSource]. The table has no slots, so rows are looked at from the lowest place
 // on, for all lanes together. No row is ever late here.
 func (s *Source) Unsettled(ctx context.Context, lanes []adapters.LaneStatus, after []int64, mark adapters.Cursor, most int) ([][]adapters.FoundRow, error) {
 	out, err := s.unsettled(ctx, lanes, after, mark, most)

@@ -200,7 +200,7 @@ func (e *env) rows() (all []adaptertest.QueueRow) {
 
 func (e *env) harness() adaptertest.QueueHarness {
 	h := adaptertest.QueueHarness{
-		Queue: e.queue(), Open: func(*testing.T) adapters.Queue { return e.queue() },
+		Queue: e.queue(), Open: func(*testing.T) adapters.OperatorQueue { return e.queue() },
 		DefaultGroup: e.layout.DefaultGroup, RetriesOnly: e.layout.DeadKeepsRetries, Timeout: DefaultTimeout, Claimless: e.layout.Claimless(),
 		Insert: func(t *testing.T, rows ...adaptertest.QueueRow) { t.Helper(); e.insert(rows...) },
 		Rows:   func(t *testing.T) []adaptertest.QueueRow { t.Helper(); return e.rows() },
@@ -217,7 +217,7 @@ func (e *env) harness() adaptertest.QueueHarness {
 		}
 		h.Prefixes = append(h.Prefixes, prefix)
 	}
-	h.Retaining = func(t *testing.T) adapters.QueueRetainer {
+	h.Retaining = func(t *testing.T) adapters.OperatorQueue {
 		t.Helper()
 		inner := *e
 		inner.layout.OldIsDeleted = true

@@ -133,7 +133,7 @@ func (q *Queue) recover(ctx context.Context, tx *sql.Tx, t *table, s *statements
 	return n, nil
 }
 
-// Processing implements [adapters.ProcessingCounter].
+// Processing implements [adapters.OperatorQueue].
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {
 		s, err := q.described(ctx, t)

@@ -197,8 +197,8 @@ func (c *claim) keep() {
 }
 
 // look says how much the claims so far have looked at. The caller has claiming and the lock of the claims.
-func (t *table) look(c *claim) adapters.Look {
-	l := adapters.Look{Since: t.scan.whole, Next: t.scan.next, Due: t.blockedUntil, Unwanted: max(t.unwanted, t.unwantedBefore)}
+func (t *table) look(c *claim) adapters.Coverage {
+	l := adapters.Coverage{Since: t.scan.whole, Next: t.scan.next, Due: t.blockedUntil, Unwanted: max(t.unwanted, t.unwantedBefore)}
 	switch {
 	case c.cut && len(t.ready) > 0:
 		l.Since, l.Next = time.Time{}, c.began

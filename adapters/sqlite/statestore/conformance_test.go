@@ -17,18 +17,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStateConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() adapters.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() adapters.OperatorStore {
 		path := filepath.Join(tb.TempDir(), "a file.db")
-		return func() adapters.StateStore { return openState(tb, path) }
+		return func() adapters.OperatorStore { return openState(tb, path) }
 	}})
 }
 
 func TestStateConformanceInMemory(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() adapters.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() adapters.OperatorStore {
 		path := memoryPath(tb)
 		openState(tb, path) // keeps the database while stores come and go
-		return func() adapters.StateStore { return openState(tb, path) }
+		return func() adapters.OperatorStore { return openState(tb, path) }
 	}})
 }
 

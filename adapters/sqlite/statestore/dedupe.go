@@ -28,8 +28,6 @@ DELETE FROM outrider_dedupe WHERE (route, event_id) IN
     (SELECT route, event_id FROM outrider_dedupe WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)`
 )
 
-var _ adapters.DedupeStore = (*Store)(nil)
-
 // Seen implements [adapters.DedupeStore] with one statement.
 func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	keys := make([][2]string, len(events))
@@ -61,9 +59,9 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 }
 
 // Record implements [adapters.DedupeStore] with one statement.
-func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
+func (s *Store) Record(ctx context.Context, events []adapters.SeenEvent) error {
 	now := time.Now()
-	sorted := state.SortSightings(events)
+	sorted := state.SortSeen(events)
 	rows := make([][3]any, len(sorted))
 	for i, e := range sorted {
 		rows[i] = [3]any{e.Route, e.ID, now.Add(e.Keep).UnixMicro()}

@@ -10,16 +10,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
-var (
-	_ adapters.Operations      = (*Store)(nil)
-	_ adapters.LaneCounter     = (*Store)(nil)
-	_ adapters.AuditReader     = (*Store)(nil)
-	_ adapters.FailureCounter  = (*Store)(nil)
-	_ adapters.Auditor         = (*Store)(nil)
-	_ adapters.AuditWriter     = (*Store)(nil)
-	_ adapters.InstanceRemover = (*Store)(nil)
-)
-
 // operators makes what is the same for all databases.
 func (s *Store) operators() state.Operators {
 	return state.NewOperators(state.Database{
@@ -84,7 +74,7 @@ func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 	return nil
 }
 
-// Release implements [adapters.Controls].
+// Release implements [adapters.StateStore].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for _, l := range lanes {

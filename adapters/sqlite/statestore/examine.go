@@ -9,8 +9,6 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ adapters.Examiner = (*Store)(nil)
-
 // examineRights warns of a state file that every user of this machine can open: parked messages have their payloads in it.
 func (s *Store) examineRights(ctx context.Context) []adapters.Finding {
 	var name string

@@ -49,7 +49,7 @@ type Store struct {
 	lock     instanceLock
 }
 
-var _ adapters.StateStore = (*Store)(nil)
+var _ adapters.OperatorStore = (*Store)(nil)
 
 // New opens the store. It creates no tables, see [Store.Migrate].
 func New(ctx context.Context, cfg Config) (*Store, error) {
@@ -90,7 +90,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// StateVersion implements [adapters.StateVersioner].
+// StateVersion implements [adapters.OperatorStore].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
 	provider, err := s.migrations()
 	if err != nil {

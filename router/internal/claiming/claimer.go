@@ -31,7 +31,6 @@ type Limits struct {
 // the first route that matches it.
 type Claimer struct {
 	Queue   adapters.Queue
-	looker  adapters.LookReporter // nil: a claim looks at everything
 	log     *slog.Logger
 	budget  *memory.Budget
 	drain   time.Duration  // for a claim, and for the last results
@@ -80,7 +79,6 @@ func New(queue adapters.Queue, cfg Config) *Claimer {
 	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
 	c.recoverLimit.Usual, c.claimLimit.Usual = cfg.Patience, cfg.Patience
-	c.looker, _ = queue.(adapters.LookReporter)
 	c.hot.open(queue, cfg.Hot, cfg.Log)
 	c.grow(0, smallClaim)
 	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)

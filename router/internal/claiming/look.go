@@ -18,10 +18,7 @@ const lookOnPause = time.Millisecond
 // means that the next claim goes on with it. It also looks again
 // when something that was seen may be claimed, for which there is no wake-up.
 func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more bool) {
-	if c.looker == nil {
-		return pause, false
-	}
-	l := c.looker.Looked()
+	l := c.Queue.Coverage()
 	least := lookOnPause
 	if !c.Backoff.Armed {
 		least = c.poll.Min
@@ -39,11 +36,7 @@ func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more boo
 // countUnmatched notes how many rows no route matches: those that this claim has
 // looked at, or all that the queue remembers.
 func (c *Claimer) countUnmatched(w *wanted) {
-	n := w.unmatched
-	if c.looker != nil {
-		n = max(n, int64(c.looker.Looked().Unwanted))
-	}
-	c.unmatched.Store(n)
+	c.unmatched.Store(max(w.unmatched, int64(c.Queue.Coverage().Unwanted)))
 }
 
 // wanting is what the claims of a claimer want; see adapters.ClaimRequest.Wants.

@@ -70,7 +70,7 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 				return &sourceError{err}
 			}
 			st.Cursor = first
-		} else if _, err := answer(now, cursorOf{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.MeansNothing(err) {
+		} else if _, err := answer(now, cursorOf{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.IsInvalidCursor(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		} else if err != nil { // the source could not be asked
 			return &sourceError{err}
@@ -103,13 +103,12 @@ func (r *Route) checkLanes(states []adapters.LaneState) error {
 
 // anchor looks up the row at a cursor that no row was read for, and completes the anchor of an older version.
 func (r *Route) anchor(ctx context.Context, now *round, st *adapters.LaneState) error {
-	src, ok := r.Source.(adapters.Anchorer)
 	was := st.Cursor.Anchor
-	if !ok || !was.IsZero() && (was.Born == 0 || was.Newest != 0) || st.Cursor.Position <= 0 {
+	if r.Source == nil || !was.IsZero() && (was.Born == 0 || was.Newest != 0) || st.Cursor.Position <= 0 {
 		return nil
 	}
 	found, err := answer(now, positionOf{r.Source, st.Cursor.Position, was}, func() (adapters.Anchor, error) {
-		c, err := src.Anchored(ctx, st.Cursor)
+		c, err := r.Source.Anchored(ctx, st.Cursor)
 		return c.Anchor, err
 	})
 	if err != nil {
@@ -125,7 +124,7 @@ func (r *Route) locate(ctx context.Context, now *round) error {
 		r.table = adapters.Table{Name: adapters.NoTable}
 		return nil
 	}
-	table, err := answer(now, tableOf{r.Source}, func() (adapters.Table, error) { return adapters.TableOf(ctx, r.Source) })
+	table, err := answer(now, tableOf{r.Source}, func() (adapters.Table, error) { return r.Source.Table(ctx) })
 	if err == nil {
 		r.table = table
 	}

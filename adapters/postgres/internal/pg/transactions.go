@@ -44,7 +44,7 @@ WHERE a.datname = current_database() AND ` + transactionID + ` = $1 AND ` + othe
 // may have other such values in it: all that follows counts.
 var literals = regexp.MustCompile(`(?is)\bE'(?:[^'\\]|\\.)*(?:'|$)|'[^']*(?:'|$)|\$(?:[A-Za-z_]\w*)?\$.*`)
 
-// OpenTransactions implements the method of [adapters.TransactionEnder].
+// OpenTransactions implements the method of [adapters.TransactionLister].
 func OpenTransactions(ctx context.Context, pool *pgxpool.Pool) ([]adapters.OpenTransaction, error) {
 	rows, err := pool.Query(ctx, transactionsSQL, longOpen.Seconds())
 	if err != nil {
@@ -72,7 +72,7 @@ func masked(statement string) string {
 	return string(line)
 }
 
-// EndTransaction implements the method of [adapters.TransactionEnder].
+// EndTransaction implements the method of [adapters.TransactionLister].
 func EndTransaction(ctx context.Context, pool *pgxpool.Pool, id string) (bool, error) {
 	var ended bool
 	var role string

@@ -29,7 +29,7 @@ func (r *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *adapters.Curs
 	return nil
 }
 
-// Anchored implements [adapters.Anchorer]. What the cursor covers was not read with an eye to when it was created, so
+// Anchored implements [adapters.Source]. What the cursor covers was not read with an eye to when it was created, so
 // nothing that was created until now proves anything from now on.
 func (r *Reader) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error) {
 	if c.Anchor.Newest != 0 || c.Snapshot == "" {
@@ -44,12 +44,4 @@ func (r *Reader) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Curs
 	var err error
 	c.Anchor, _, err = r.kind.RowAt(ctx, r.Pool, &c)
 	return c, r.kind.Explain("look up the row at the cursor", err)
-}
-
-// AnchorAt returns the anchor of the row at a cursor that has one; zero: there is no such row.
-func (r *Reader) AnchorAt(ctx context.Context, c *adapters.Cursor) (a adapters.Anchor, err error) {
-	if !c.Anchor.IsZero() {
-		a, _, err = r.kind.RowAt(ctx, r.Pool, c)
-	}
-	return a, err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// Identity returns the system identifier of the database cluster: snapshots are
+// identity returns the system identifier of the database cluster: snapshots are
 // made of transaction ids, and those belong to the cluster. The identity
 // does not include the database: one that was renamed, or cloned within its cluster, keeps
 // its transaction ids. A clone of the cluster has the same identifier, which
@@ -17,7 +17,7 @@ import (
 //
 // Any user may read it, unless that privilege was revoked; the error then names the
 // grant.
-func (r *Reader) Identity(ctx context.Context) (string, error) {
+func (r *Reader) identity(ctx context.Context) (string, error) {
 	id, err := identity(ctx, r.Pool)
 	return id, r.kind.Explain("ask for the cluster's system identifier", err)
 }

@@ -25,10 +25,9 @@ type Reader struct {
 	adapters.Waker
 	Listening *wake.Waker
 	kind      Layout
-	Pool      *pgxpool.Pool  // for everything but reading rows
-	Table     string         // as configured, for people
-	Name      pgx.Identifier // with its schema, after Find
-	Quoted    string         // likewise, as in SQL
+	Pool      *pgxpool.Pool // for everything but reading rows
+	Table     string        // as configured, for people
+	Quoted    string        // with its schema, after find
 	Log       *slog.Logger
 	closing   sync.WaitGroup // connections being closed
 
@@ -46,10 +45,8 @@ type Reader struct {
 // SourceMethods are the methods of a source that are the same for all layouts.
 type SourceMethods interface {
 	adapters.Waker
-	adapters.TableNamer
-	adapters.Anchorer
 	adapters.SnapshotComparer
-	Identity(ctx context.Context) (string, error)
+	Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error)
 	Validate(ctx context.Context, c adapters.Cursor) error
 	Close() error
 }
@@ -58,6 +55,9 @@ type SourceMethods interface {
 type Layout struct {
 	// position is the column of positions.
 	Position string
+
+	// Lanes becomes [adapters.Table].Lanes.
+	Lanes string
 
 	// own reports that the layout is Outrider's: its positions come from a sequence, and
 	// `outrider rebase` can reposition its cursors.
@@ -116,13 +116,10 @@ func New(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wake.Mode, 
 // Find looks the table up, once; what uses its name calls it first.
 func (r *Reader) Find(ctx context.Context) error {
 	return r.location.Find(ctx, r.Pool, func(full pgx.Identifier) {
-		r.Name, r.Quoted = full, full.Sanitize()
+		r.Quoted = full.Sanitize()
 		r.kind.Located(full)
 	})
 }
-
-// Explain says for which table and in doing what an error came up, and its fix.
-func (r *Reader) Explain(what string, err error) error { return r.kind.Explain(what, err) }
 
 // errClosed is for the use of a source after its end.
 var errClosed = errors.New("the source is closed")
@@ -203,8 +200,16 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// TableName implements [adapters.TableNamer]: database, schema and table.
-func (r *Reader) TableName(ctx context.Context) (name string, err error) {
+// Identity is the table that cursors belong to. Its name has database, schema and table.
+func (r *Reader) Identity(ctx context.Context) (t adapters.Table, err error) {
+	t.Lanes = r.kind.Lanes
+	if t.Cluster, err = r.identity(ctx); err == nil {
+		t.Name, err = r.tableName(ctx)
+	}
+	return t, err
+}
+
+func (r *Reader) tableName(ctx context.Context) (name string, err error) {
 	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
 	if err = r.Find(ctx); err == nil {
