@@ -12,7 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/health"
 	"github.com/outriderhq/outrider/router/internal/logging"
 )
 
@@ -165,7 +165,7 @@ func TestAnAddressShowsItsPresentErrorAndTheNextProbe(t *testing.T) {
 		since := down().Since
 		r.dest.setFail(failing(&calls{}, func(string) error { return outbox.Unavailable(errors.New("certificate has expired"), 0) }))
 		r.until("it shows the present error", func() bool { return down().Cause == "certificate has expired" })
-		if d := down(); !d.Since.Equal(since) || d.NextProbe.Before(time.Now()) || d.NextProbe.After(time.Now().Add(lane.LongestProbe)) {
+		if d := down(); !d.Since.Equal(since) || d.NextProbe.Before(time.Now()) || d.NextProbe.After(time.Now().Add(health.LongestProbe)) {
 			t.Errorf("now %v, shown %+v, down since %v", time.Now(), d, since)
 		}
 		r.dest.setFail(nil)

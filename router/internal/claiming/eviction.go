@@ -42,9 +42,9 @@ func (c *Claimer) evictBlocked(now time.Time, spent bool) {
 	if now.Sub(c.eviction.since) < lane.ShortDelay { // it may pass: an address is probed soon
 		return
 	}
-	pause := lane.LongestProbe
+	pause := lane.LeaveFor(0)
 	if slices.ContainsFunc(c.routes, (*lane.Route).AddressesDown) {
-		pause = min(lane.LongestProbe<<min(c.eviction.rounds, 10), lane.LongestLeave)
+		pause = lane.LeaveFor(c.eviction.rounds)
 		c.eviction.rounds++
 	}
 	c.eviction.last = now

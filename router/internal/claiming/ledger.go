@@ -11,6 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
 // queueKey names a row of a queue.
@@ -89,7 +90,7 @@ type ledger struct {
 	aside    []*holding     // ended, and not written by themselves; see aside.go
 	urgentAt int            // so many results are urgent
 	left     map[leaveKey]*leave
-	credits  lane.Credits[queueKey] // of rows that are in the table or being written
+	credits  parkedgroup.Credits[queueKey] // of rows that are in the table or being written
 	serial   uint64
 	underWay
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
 // Arrival is a row that the reader gives to a stream. A row that the route does
@@ -90,9 +91,9 @@ func (l *Lane) recordOf(msg *message.Message, row *adapters.Row) *record {
 // rows than there are, and in the parking the next one would get its place before it.
 func (s *Session) admitLocked(it *Item) {
 	g := s.parking.of(it)
-	if g != nil && !g.allHere() {
-		if last := s.gate.Last(it.key); g.paused || last == nil || owner(last).stored {
-			if s.parking.join(it, g); !g.loading {
+	if g != nil && !g.AllHere() {
+		if last := s.gate.Last(it.key); g.Paused() || last == nil || owner(last).Stored() {
+			if s.parking.join(it, g); g.State() != parkedgroup.Loading {
 				s.progress.note() // it takes room until it is written down
 			}
 			return

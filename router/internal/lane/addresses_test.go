@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -78,8 +77,8 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 				s.mu.Lock()
 				s.gate.Enter(&stays.Ticket, stays.key)
 				s.progress.extra++
-				rt.health.unavailable("main", gone, outbox.Verdict{Err: errInjected}, false)
-				rt.health.unavailable("main", stays, outbox.Verdict{Err: errInjected}, false)
+				rt.health.Unavailable("main", gone, time.Time{}, outbox.Verdict{Err: errInjected}, false)
+				rt.health.Unavailable("main", stays, time.Time{}, outbox.Verdict{Err: errInjected}, false)
 				s.mu.Unlock()
 				time.Sleep(time.Minute)
 				if got := dest.received(); len(got) != 1 || got[0] != "stays" {
@@ -89,29 +88,6 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The opening of an address that is down is for one message: the first that comes closes it.
-func TestG10_AnOpeningIsForOneMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, stop := alone(t, Config{Destination: &recorder{}, Window: 64})
-		h := s.Route.health
-		probe, next := &Item{Session: s, key: "probe"}, &Item{Session: s, key: "next"}
-		probe.Owner, next.Owner = probe, next
-		h.mu.Lock()
-		a := h.at("main")
-		a.down, a.cause, a.since, a.open = true, errInjected, time.Now(), true
-		h.mu.Unlock()
-		for i, c := range []struct {
-			it   *Item
-			want handlers.Allowance
-		}{{probe, handlers.AllowOne}, {next, handlers.AllowNone}, {probe, handlers.AllowOne}, {next, handlers.AllowNone}} {
-			if got := h.allow("main", &c.it.Ticket); got != c.want {
-				t.Errorf("question %d: the gate may send %v for %s, want %v", i, got, c.it.key, c.want)
-			}
-		}
-		stop()
-	})
 }
 
 // hanging lets every request wait for half a minute, and then fails it.
@@ -135,7 +111,7 @@ func TestG10_AnOutageBeginsWithTheFirstAttemptThatFailed(t *testing.T) {
 		arrive(s, 1, 2, 3)
 		for range 10 {
 			time.Sleep(31 * time.Second)
-			status := s.Route.health.status()
+			status := s.Route.health.Status(textOf)
 			if len(status) != 1 || !status[0].Since.Equal(began) {
 				t.Fatalf("after %v: %+v, want an address that is down since the beginning", time.Since(began), status)
 			}

@@ -11,18 +11,18 @@ func TestG10_AttemptsAreGivenBackWhereverTheMessageIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := alone(t, Config{Destination: &recorder{}, Window: 8})
 		defer stop()
-		charge := func(as phase) (*Item, *charge) {
+		charge := func(as phase) (*Item, *Charge) {
 			it := newItem(s, "g")
 			it.phase, it.seq, it.Attempt.Number, it.record = running, 7, 4, &record{id: "m"}
-			var a address
+			var charges []*Charge
 			for range 3 {
-				a.charge(it)
+				charges = it.Charge(charges)
 			}
-			if len(a.charges) != 1 || a.charges[0].n != 3 {
-				t.Fatalf("%d charges, want one of three attempts", len(a.charges))
+			if len(charges) != 1 || charges[0].n != 3 {
+				t.Fatalf("%d charges, want one of three attempts", len(charges))
 			}
 			it.phase = as
-			return it, a.charges[0]
+			return it, charges[0]
 		}
 
 		it, c := charge(backoff)
@@ -39,12 +39,11 @@ func TestG10_AttemptsAreGivenBackWhereverTheMessageIs(t *testing.T) {
 		}
 
 		it, c = charge(parked)
-		g := &parkedGroup{key: keyOf(it.slot, "g", 7)}
-		s.parking.groups[g.key] = g
+		g := s.parking.groupOf(it)
 		it.uncharge()
 		c.giveBack()
-		if n := g.credits.Take(7); n != 3 || len(g.credits) != 0 {
-			t.Errorf("%d attempts are credited in the parking, want 3; %d rows are left", n, len(g.credits))
+		if n := g.Credits.Take(7); n != 3 || len(g.Credits) != 0 {
+			t.Errorf("%d attempts are credited in the parking, want 3; %d rows are left", n, len(g.Credits))
 		}
 
 		it, c = charge(finished)

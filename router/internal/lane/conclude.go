@@ -3,6 +3,7 @@ package lane
 import (
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/health"
 )
 
 // conclude decides what becomes of messages whose chains have returned: the error of each
@@ -18,7 +19,7 @@ func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	}
 	s.mu.Unlock()
 	for _, f := range follow {
-		f.run()
+		f.run(s.Route)
 		switch {
 		case f.dead == nil:
 		case wait:
@@ -45,26 +46,22 @@ func (s *Session) sendToPoison(it *Item) {
 // followUp is what is left to do outside of the session's mutex, because it
 // concerns other sessions.
 type followUp struct {
-	rerun    []*Item   // their address is back
-	giveBack []*charge // attempts that were their address's fault
-	back     *Route    // an address of it is back
-	dead     *Item     // the item itself, when it is to be sent to the poison destination
+	health.Effects[*Item, *Charge]
+	dead *Item // the item itself, when it is to be sent to the poison destination
 }
 
-func (f followUp) empty() bool {
-	return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil && f.dead == nil
-}
+func (f *followUp) empty() bool { return f.dead == nil && f.Empty() }
 
 // run does all but the sending to the poison destination, which takes its time.
-func (f followUp) run() {
-	for _, c := range f.giveBack {
+func (f *followUp) run(r *Route) {
+	for _, c := range f.GiveBack {
 		c.giveBack()
 	}
-	for _, it := range f.rerun {
-		it.rerun()
+	for _, it := range f.Resume {
+		it.Rerun()
 	}
-	if f.back != nil {
-		f.back.Kick()
-		f.back.readmit()
+	if f.Back {
+		r.Kick()
+		r.readmit()
 	}
 }

@@ -18,14 +18,14 @@
 //
 //	outcomes   outcomes.go      what becomes of an item: verdict to settled, parked, held, tried again
 //	pump       pump.go          reads parked messages back when their groups are due
-//	parking    parking.go       messages that wait in the state store; parked_group.go has a group's states,
-//	                            charge.go attempts that are given back because their address was at fault
+//	parking    parking.go       messages that wait in the state store; package parkedgroup has the states of their
+//	                            groups, charge.go attempts that are given back because their address was at fault
 //	runner     workers.go       which chains run
-//	progress   progress.go      what is in flight, settled and written; stream.go a cursor, writes.go parked rows
+//	progress   progress.go      what is in flight, settled and written; stream.go a cursor
 //	cutoff     cutoff.go        what is unknown after a stop that could wait no longer
 //
 // An [Item] changes its phase in item_phase.go only. The addresses of a route are shared by its
-// sessions: addresses.go is the list, address.go the states of one. Work for other
+// sessions (package health). Work for other
 // sessions is returned as a followUp, which conclude.go runs without any mutex.
 //
 // # Locks

@@ -6,6 +6,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/router/internal/health"
 )
 
 const (
@@ -17,8 +18,11 @@ const (
 
 	// slowDelivery is how long a delivery takes before what is behind it counts as blocked in a
 	// lane whose messages can only be given back.
-	slowDelivery = LongestProbe
+	slowDelivery = health.LongestProbe
 )
+
+// LeaveFor is how long groups are left out that have been before, some times in a row.
+func LeaveFor(times int) time.Duration { return min(health.LongestProbe<<min(times, 10), LongestLeave) }
 
 // Blockage is a message that does not move, with what waits behind it.
 type Blockage struct {
@@ -49,11 +53,11 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	}
 	for _, b := range blocked {
 		s.progress.number(b.Item)
-		pause := min(LongestProbe<<min(s.parking.groupOf(b.Item).evictions, 10), LongestLeave) // its address is down, or it is being sent
+		pause := LeaveFor(s.parking.groupOf(b.Item).Evictions()) // its address is down, or it is being sent
 		if b.Item.phase == backoff {
 			pause = ShortDelay
 		}
-		s.parking.park(b.Item, adapters.ParkedWaiting, now.Add(pause), nil).evict()
+		s.parking.park(b.Item, adapters.ParkedWaiting, now.Add(pause), nil).Evict()
 	}
 }
 
@@ -71,9 +75,11 @@ func (s *Session) Blockages(now time.Time, patient bool) []Blockage {
 // for their address. With waves, what is being sent waits for it like all that goes there.
 func blockedLocked(s *Session, slow time.Time, patient, waves bool) (out []Blockage) {
 	stalls := s.gate.Stalled(slow)
-	for _, it := range s.Route.health.heldAlone(s) {
-		stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
-	}
+	s.Route.health.Held(func(_ string, it *Item) {
+		if it.Session == s && it.key == "" {
+			stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
+		}
+	})
 	for _, stall := range stalls {
 		it := owner(stall.Front)
 		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != deadLettering

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
 // Inspection is what a session holds at a moment. It is for the invariants that tests
@@ -17,8 +18,8 @@ type Inspection struct {
 	Groups    []GroupInspection
 	Settled   []adapters.Cursor // by stream
 
-	pending map[opKey]bool
-	groups  map[groupKey]bool
+	pending map[parkedgroup.Row]bool
+	groups  map[parkedgroup.Key]bool
 }
 
 // GroupInspection is what the session knows of a group in the parking.
@@ -36,19 +37,19 @@ func Inspect(s *Session) Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := Inspection{Stopping: s.runner.stopping, Chains: s.runner.chains, Queued: len(s.runner.queue), Unsettled: unsettledLocked(s), Live: s.parking.live,
-		pending: map[opKey]bool{}, groups: map[groupKey]bool{}}
-	for _, g := range s.parking.groups {
-		in.groups[g.key] = true
-		in.Groups = append(in.Groups, GroupInspection{Group: g.key.group, Seq: g.key.alone.seq, Loading: g.loading, Movable: g.movable(), Due: g.due, Since: g.since})
+		pending: map[parkedgroup.Row]bool{}, groups: map[parkedgroup.Key]bool{}}
+	for k, g := range s.parking.groups.All() {
+		in.groups[k] = true
+		in.Groups = append(in.Groups, GroupInspection{Group: k.Group, Seq: k.Alone.Seq, Loading: g.State() == parkedgroup.Loading, Movable: g.Movable(), Due: g.Due(), Since: g.Since})
 	}
-	for k := range s.progress.ops.unpark {
+	for k := range s.progress.rows.Unpark {
 		in.pending[k] = true
 	}
-	for k := range s.progress.ops.park {
+	for k := range s.progress.rows.Park {
 		in.pending[k] = true // as dead, perhaps
 	}
 	if s.progress.flight != nil {
-		for k := range s.progress.flight.unpark {
+		for k := range s.progress.flight.Unpark {
 			in.pending[k] = true
 		}
 	}
@@ -61,15 +62,15 @@ func Inspect(s *Session) Inspection {
 // Knows reports whether the session knows of a parked row, or is about to remove or
 // replace it.
 func (in *Inspection) Knows(p adapters.Parked) bool {
-	return in.groups[keyOf(p.Slot, p.Group, p.Seq)] || in.pending[opKey{p.Slot, p.Seq}]
+	return in.groups[parkedgroup.KeyOf(p.Slot, p.Group, p.Seq)] || in.pending[parkedgroup.Row{Slot: p.Slot, Seq: p.Seq}]
 }
 
 // unsettledLocked is how many messages the session may refer to.
 func unsettledLocked(s *Session) int {
 	n := s.progress.unsettled() + len(s.parking.here)
-	for _, g := range s.parking.groups {
-		if g.loading {
-			n += g.limit
+	for _, g := range s.parking.groups.All() {
+		if g.State() == parkedgroup.Loading {
+			n += g.Limit()
 		}
 	}
 	if !s.Route.DeliverFirst {
@@ -84,15 +85,11 @@ func (r *Route) HeldAttempts(address string) map[string]int {
 	out := map[string]int{}
 	for _, s := range r.Sessions() {
 		s.mu.Lock()
-		r.health.mu.Lock()
-		if a := r.health.addresses[address]; a != nil {
-			for _, it := range a.held {
-				if it.Session == s {
-					out[it.id()] = it.Attempt.Number
-				}
+		r.health.Held(func(name string, it *Item) {
+			if name == address && it.Session == s {
+				out[it.id()] = it.Attempt.Number
 			}
-		}
-		r.health.mu.Unlock()
+		})
 		s.mu.Unlock()
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
 // The cost of an item beside its row: the item itself, its message with metadata,
@@ -50,7 +51,7 @@ type Item struct {
 	stream *Stream         // nil unless it came by cursor
 	index  uint64          // in the stream
 	seq    int64           // in the parking; 0: no place there
-	charge *charge         // of its attempts, to be given back perhaps
+	charge *Charge         // of its attempts, to be given back perhaps
 	Handle any             // by which its origin knows it; nil: it came by cursor, or from the parking
 	parent context.Context // for values; nil: the lane's
 
@@ -63,18 +64,15 @@ type Item struct {
 	arrival uint64         // orders the items of a session
 	wait    *wait          // before the next attempt; nil: there is none
 
-	slot      int   // of the cursor row that it is parked under
-	credits   int   // attempts to be given back when the chain has returned
-	probes    int32 // failures charged to the address instead
-	phase     phase
-	stored    bool // its parked row exists, or is about to
-	injected  bool // it came out of the parking
+	slot    int   // of the cursor row that it is parked under
+	credits int   // attempts to be given back when the chain has returned
+	probes  int32 // failures charged to the address instead
+	phase   phase
+	parkedgroup.Member
 	reserved  bool // its place at the gate is kept meanwhile
 	uncounted bool // being sent, stored meanwhile: takes no room
-	blocker   bool // its group was parked while it was being sent
 	committed bool // it is written that it was delivered, in the transaction of its delivery
 	unwanted  bool // an operator has taken its row away
-	probed    bool // it was a probe, or run again for one; guarded by health's mutex
 	asked     bool // its chain has asked for the outcome
 	ahead     bool // it came by the hot path, and its row was not read yet
 	redriven  bool // an operator wants it attempted anew, after the current attempt
@@ -151,13 +149,33 @@ func (it *Item) toSave() saved {
 	return saved{attempts: it.Attempt.Number - 1}
 }
 
-// identity tells messages apart where groups are counted: its group, or itself.
-func (it *Item) identity() string {
+// Identity implements health.Message.
+func (it *Item) Identity() string {
 	if it.key != "" {
 		return it.key
 	}
 	return "\x00" + it.id()
 }
+
+// Precedes implements health.Message.
+func (it *Item) Precedes(other *Item) bool {
+	return it.Session == other.Session && it.Identity() == other.Identity() && it.arrival < other.arrival
+}
+
+// FailProbe implements health.Message. The attempt of a probe that failed does not count until the message has had
+// as many as its route allows.
+func (it *Item) FailProbe() (last bool) {
+	it.probes++
+	attempts := it.Session.Route.Attempts
+	if int(it.probes) == attempts-1 {
+		it.Attempt.Number = attempts // so that retry sees the last one
+	}
+	return int(it.probes) >= attempts
+}
+
+// parkedKey and parkedRow name the item's group and row in the parking.
+func (it *Item) parkedKey() parkedgroup.Key { return parkedgroup.KeyOf(it.slot, it.key, it.seq) }
+func (it *Item) parkedRow() parkedgroup.Row { return parkedgroup.Row{Slot: it.slot, Seq: it.seq} }
 
 // Created is when the message was written, to measure its age.
 func (it *Item) Created() time.Time {

@@ -67,12 +67,12 @@ type wait struct {
 
 func (w *wait) over() {
 	if it := w.item.Load(); it != nil {
-		it.rerun()
+		it.Rerun()
 	}
 }
 
-// rerun runs the chain of an item again, when its pause is over or its address is back; false when it has left the lane.
-func (it *Item) rerun() bool {
+// Rerun runs the chain of an item again, when its pause is over or its address is back; false if it has left the lane.
+func (it *Item) Rerun() bool {
 	s := it.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 		}
 		o.putAsideIfPaused(it)
 	} else {
-		o.route.health.concluded(it) // parked meanwhile; it may have been a probe
+		o.route.health.Concluded(it) // parked meanwhile; it may have been a probe
 	}
 	if follow.dead == nil {
 		if o.cutoff.done {
@@ -87,7 +87,7 @@ func verdict(it *Item, err error) outbox.Verdict {
 
 func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	h := o.route.health
-	defer func() { h.concluded(it) }()
+	defer h.Concluded(it)
 	if it.unwanted && v.Outcome != outbox.OutcomeDelivered {
 		v = outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: skippedByOperator}
 	}
@@ -100,22 +100,24 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	address, failed := it.Failed()
 	switch {
 	case failed && outbox.AnsweredBy(v.Err):
-		follow = h.delivered(address) // it refused the message, but it is there
+		follow.Effects = h.Delivered(address) // it refused the message, but it is there
 	case !failed || v.Outcome != outbox.OutcomeRetry && !v.Exhausted:
 	default:
 		// It was the destination: perhaps the whole address is failing.
-		charged, blamed := h.failed(address, it, v.RetryAfter, v.Err)
-		follow.giveBack = blamed
-		if !charged {
+		counts := it.AmongDelivered()
+		if !counts {
+			counts, follow.GiveBack = h.Failed(address, it, o.gate.SentAt(&it.Ticket), v.RetryAfter, v.Err)
+		}
+		if !counts {
 			it.hold()
 			return follow
 		}
 	}
 	switch v.Outcome {
 	case outbox.OutcomeDelivered:
-		follow = h.delivered(address)
+		follow.Effects = h.Delivered(address)
 		o.route.stats.delivered(it)
-		o.progress.ops.published = true
+		o.progress.rows.Published = true
 		o.finish(it, outbox.OutcomeDelivered)
 	case outbox.OutcomeSkipped:
 		o.route.stats.skipItem(it, v.Reason)
@@ -127,7 +129,10 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 		if !failed { // it did not get to the gate, which says what is wrong with an address
 			address, _ = o.gate.Address(it.newMessage())
 		}
-		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
+		var gone bool
+		if follow.GiveBack, gone = h.Unavailable(address, it, o.gate.SentAt(&it.Ticket), v, !failed || v.Outage); gone {
+			o.route.Lease.RememberGone(address, v.Err)
+		}
 		it.hold()
 	case outbox.OutcomeDead:
 		it.failed(v.Err)
@@ -187,7 +192,7 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 
 // takeBack ends the presence in the lane of an item that its origin takes back.
 func (o *outcomes) takeBack(it *Item) {
-	o.route.health.left(it)
+	o.route.health.Left(it)
 	o.progress.leave(it, finished)
 }
 
@@ -202,7 +207,7 @@ func (o *outcomes) skip(it *Item) {
 }
 
 func (o *outcomes) endSkipped(it *Item) {
-	o.route.health.left(it)
+	o.route.health.Left(it)
 	o.route.stats.skipItem(it, skippedByOperator)
 	o.gate.Leave(&it.Ticket)
 	o.finish(it, outbox.OutcomeSkipped)
@@ -258,6 +263,6 @@ func (o *outcomes) sent(it *Item, pause time.Duration, err error) {
 		it.after(pause)
 	default:
 		cause := fmt.Errorf("%w; the message is dead because: %w", err, d.cause())
-		o.parking.park(it, adapters.ParkedRetrying, time.Now().Add(pause), cause).awaitPoison()
+		o.parking.park(it, adapters.ParkedRetrying, time.Now().Add(pause), cause).AwaitPoison(true)
 	}
 }

@@ -52,18 +52,10 @@ func applyPausedGroups(s *Session) {
 		return
 	}
 	s.parking.paused = now
+	s.parking.groups.Pause(now.Has) // the first row of a resumed group says when
 	for group := range *now {
-		if g := s.parking.groups[groupKey{group: group}]; g != nil {
-			g.pause(true)
-		}
 		if t := s.gate.Front(group); t != nil {
 			s.outcomes.putAside(owner(t))
-		}
-	}
-	for k, g := range s.parking.groups {
-		if g.paused && !now.Has(k.group) {
-			g.pause(false)
-			s.parking.again(g, time.Time{}) // its first row says when
 		}
 	}
 	s.runner.proceedLocked()

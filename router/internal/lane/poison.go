@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/health"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
@@ -104,8 +105,8 @@ var errWaits = errors.New("it failed a moment ago and is being probed")
 // try. While the destination fails, one message at a time is sent, as a probe.
 func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err error) {
 	age := time.Since(it.death.At)
-	pause = min(max(age, firstProbe), longestPoisonPause) // so it doubles from one try to the next
-	pause = pause*3/4 + rand.N(pause/2)                   //nolint:gosec // spreads load, guards nothing
+	pause = min(max(age, health.FirstProbe), longestPoisonPause) // so it doubles from one try to the next
+	pause = pause*3/4 + rand.N(pause/2)                          //nolint:gosec // spreads load, guards nothing
 	if err := p.enter(ctx); err != nil {
 		return pause, p.failure(err)
 	}
@@ -190,7 +191,7 @@ func (p *poison) concluded(err error, probe bool) (back bool) {
 			p.route.Log().Warn("poison destination fails: dead messages keep their places, and their groups wait, until it takes them",
 				"destination", p.route.PoisonName, "error", err)
 		}
-		p.until = time.Now().Add(min(firstProbe<<min(p.fails, 10), LongestProbe))
+		p.until = time.Now().Add(health.Pause(p.fails))
 		p.fails++
 	}
 	return back

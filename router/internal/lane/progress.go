@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
@@ -14,13 +15,13 @@ import (
 // All of it is guarded by the session's mutex.
 type progress struct {
 	route   *Route
-	table   adapters.Table // that the cursors belong to
-	streams []*Stream      // aligned with lane.slots
-	extra   int            // items in flight that did not come by cursor
-	live    int64          // memory of unfinished items, and of those whose rows are not written
-	ops     ops            // not yet settled
-	flight  *ops           // being settled
-	turn    bool           // in a transaction that delivers
+	table   adapters.Table      // that the cursors belong to
+	streams []*Stream           // aligned with lane.slots
+	extra   int                 // items in flight that did not come by cursor
+	live    int64               // memory of unfinished items, and of those whose rows are not written
+	rows    parkedgroup.Writes  // of the parking, not yet settled
+	flight  *parkedgroup.Writes // being settled
+	turn    bool                // in a transaction that delivers
 }
 
 func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, session *Session) progress {
@@ -86,8 +87,8 @@ func (p *progress) begin(it *Item) {
 // its place in the stream.
 func (p *progress) leave(it *Item, as phase) {
 	it.leave(as)
-	if o := p.writes(it); o != nil {
-		o.memory += it.cost
+	if w := p.writes(it); w != nil {
+		w.Memory += it.cost
 	} else {
 		p.free(it.cost)
 	}
@@ -114,16 +115,15 @@ func (p *progress) detach(it *Item) {
 }
 
 // writes returns what writes the item's row; nil: it is written, or there is none.
-func (p *progress) writes(it *Item) *ops {
+func (p *progress) writes(it *Item) *parkedgroup.Writes {
 	if it.seq == 0 {
 		return nil
 	}
-	k := opKey{it.slot, it.seq}
-	if _, ok := p.ops.park[k]; ok {
-		return &p.ops
+	if _, ok := p.rows.Park[it.parkedRow()]; ok {
+		return &p.rows
 	}
 	if p.flight != nil {
-		if _, ok := p.flight.park[k]; ok {
+		if _, ok := p.flight.Park[it.parkedRow()]; ok {
 			return p.flight
 		}
 	}
@@ -136,7 +136,7 @@ func (p *progress) hold(n int64) bool {
 		return false
 	}
 	p.live += n
-	p.ops.memory += n
+	p.rows.Memory += n
 	return true
 }
 
@@ -176,17 +176,17 @@ func (p *progress) note() {
 	for _, str := range p.streams {
 		unsettled += int(str.head-str.durable) + str.beyond
 	}
-	p.route.settler.Note(unsettled >= p.route.Window/2 || p.ops.memory > 0 && !p.route.Share.Plenty())
+	p.route.settler.Note(unsettled >= p.route.Window/2 || p.rows.Memory > 0 && !p.route.Share.Plenty())
 }
 
 // written reports whether everything that was concluded of parked rows is written.
-func (p *progress) written() bool { return p.ops.empty() && p.flight == nil }
+func (p *progress) written() bool { return p.rows.Empty() && p.flight == nil }
 
 // unsettled is how many messages are in flight or about to be written.
 func (p *progress) unsettled() int {
-	n := p.extra + len(p.ops.park)
+	n := p.extra + len(p.rows.Park)
 	if p.flight != nil {
-		n += len(p.flight.park)
+		n += len(p.flight.Park)
 	}
 	for _, str := range p.streams {
 		n += int(str.tail-str.head) - str.beyond
@@ -222,16 +222,19 @@ func (p *progress) settlements(e settling.Extent, delivered []*Item) (out []adap
 	}
 	for i, str := range p.streams {
 		mine := slices.ContainsFunc(delivered, str.settles)
-		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || mine || e >= str.unwritten {
-			out = append(out, p.settlement(str))
+		park, unpark := p.rows.Of(str.Slot)
+		if rows := i == 0 && !p.rows.Empty() || len(park)+len(unpark) > 0; rows || mine || e >= str.unwritten {
+			st := p.settlement(str)
+			st.Park, st.Unpark = park, unpark
+			out = append(out, st)
 		}
 		if mine {
 			str.deliver(&out[len(out)-1], delivered)
 		}
 	}
 	if len(out) > 0 {
-		out[0].Published = p.ops.published || delivered != nil
-		p.fly()
+		out[0].Published = p.rows.Published || delivered != nil
+		p.flight = p.rows.Take()
 	}
 	return out
 }
@@ -246,12 +249,6 @@ func (p *progress) concluded() bool {
 	return false
 }
 
-// fly notes that what was concluded of parked rows is being written.
-func (p *progress) fly() {
-	p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks, published: p.ops.published, memory: p.ops.memory}
-	p.ops = ops{changes: p.ops.changes}
-}
-
 // settlement is what is to be written of one stream.
 func (p *progress) settlement(str *Stream) adapters.Settlement {
 	str.revision++
@@ -260,16 +257,6 @@ func (p *progress) settlement(str *Stream) adapters.Settlement {
 		LaneRef: adapters.LaneRef{Route: p.route.Name, Slot: str.Slot},
 		Epoch:   str.Epoch, Revision: str.revision, Confirmed: str.confirmed,
 		Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: p.table,
-	}
-	for k, row := range p.ops.park {
-		if k.slot == str.Slot {
-			st.Park = append(st.Park, row)
-		}
-	}
-	for k := range p.ops.unpark {
-		if k.slot == str.Slot {
-			st.Unpark = append(st.Unpark, k.seq)
-		}
 	}
 	str.moving = str.settled.Position
 	str.writing, str.storing, str.unwritten = str.head, str.nextSeq, settling.Written
@@ -285,13 +272,13 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 	case flight == nil:
 		return nil, false
 	case !ok:
-		p.ops.restore(flight)
+		p.rows.Restore(flight)
 		for _, str := range p.streams {
 			str.unwritten = settling.Concluded
 		}
 		return nil, false
 	}
-	p.free(flight.memory)
+	p.free(flight.Memory)
 	now := time.Now()
 	for _, str := range p.streams {
 		if str.flying > str.confirmed {
@@ -300,5 +287,5 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 		str.confirmed = max(str.confirmed, str.flying)
 		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
 	}
-	return flight.acks, true
+	return flight.Acks, true
 }

@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"container/heap"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
@@ -29,29 +29,25 @@ type pump struct {
 // dueGroups takes the groups that are due off the heap, as many as the lane has
 // room for, and how long to wait for the next (-1: until kicked); full, when
 // there was no room.
-func (p *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
+func (p *pump) dueGroups(now time.Time) (due []*parkedgroup.Group, wait time.Duration, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	parking := p.parking
 	room := max(p.route.Window/4, 1) - parking.live
 	for len(due) < 32 {
-		e, ok := parking.due.first(func(e dueEntry) bool {
-			return parking.groups[e.group.key] == e.group && e.group.movable() && e.at.Equal(e.group.due)
-		})
+		g, at, ok := parking.groups.Next()
 		switch {
 		case !ok && len(due) == 0:
 			return nil, -1, false
 		case !ok:
 			return due, 0, false
-		case e.at.After(now):
-			return due, e.at.Sub(now), false
+		case at.After(now):
+			return due, at.Sub(now), false
 		case room <= 0 || p.route.Share.Spent(p.portion()):
 			return due, ReleaseDelay, true
 		}
-		heap.Pop(&parking.due)
-		e.group.load(p.batch(e.group))
-		room -= min(e.group.count, e.group.limit)
-		due = append(due, e.group)
+		room -= parking.groups.Load(g, p.batch(g))
+		due = append(due, g)
 	}
 	return due, 0, false
 }
@@ -59,8 +55,8 @@ func (p *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration,
 // batch is how many parked messages of a group come back at a time: no
 // more than the window has room for. Of one that was parked because it did not
 // move it is the first, to see whether it does.
-func (p *pump) batch(g *parkedGroup) int {
-	if g.evicted {
+func (p *pump) batch(g *parkedgroup.Group) int {
+	if g.Evicted() {
 		return 1
 	}
 	return max(min(64, p.route.Window/4), 1)
@@ -89,10 +85,10 @@ func (p *pump) portion() int64 { return min(1<<20, p.route.Share.Budget.Limit/16
 
 // read reads the first messages of a group, as many payloads as fit into the memory that it has taken for them: the caller gives
 // that back. A first one that is larger is read alone, into as much as it needs.
-func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, taken int64, err error) {
-	after, limit := int64(0), g.limit
-	if g.key.group == "" {
-		after, limit = g.key.alone.seq-1, 1
+func (p *pump) read(g *parkedgroup.Group) (rows []adapters.Parked, taken int64, err error) {
+	after, limit := int64(0), g.Limit()
+	if g.Key.Group == "" {
+		after, limit = g.Key.Alone.Seq-1, 1
 	}
 	taken = p.portion()
 	if !p.route.Share.Take(taken) {
@@ -116,9 +112,9 @@ func (p *pump) read(g *parkedGroup) (rows []adapters.Parked, taken int64, err er
 }
 
 // query reads messages of a group. A connection that has fallen silent must not keep the lane's other groups in the parking.
-func (p *pump) query(g *parkedGroup, after int64, limit int, bytes int64) (rows []adapters.Parked, err error) {
+func (p *pump) query(g *parkedgroup.Group, after int64, limit int, bytes int64) (rows []adapters.Parked, err error) {
 	err = p.loading.Call(p.ctx, func(ctx context.Context) (err error) {
-		rows, err = p.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: p.route.Name, Slot: g.slot}, g.key.group, after, limit, bytes)
+		rows, err = p.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: p.route.Name, Slot: g.Slot}, g.Key.Group, after, limit, bytes)
 		return err
 	})
 	return rows, err
@@ -126,15 +122,17 @@ func (p *pump) query(g *parkedGroup, after int64, limit int, bytes int64) (rows 
 
 // loaded takes what was read of a group. It returns the messages that are to enter the lane,
 // and those that came for the group meanwhile.
-func (p *parking) loaded(g *parkedGroup, rows []adapters.Parked, err error) (items, aside []*Item) {
-	again, aside := g.loaded()
+func (p *parking) loaded(g *parkedgroup.Group, rows []adapters.Parked, err error) (items, aside []*Item) {
+	again := g.Loaded()
+	aside = p.aside[g.Key]
+	delete(p.aside, g.Key)
 	switch {
 	case errors.Is(err, errLater):
-		p.again(g, time.Now().Add(ReleaseDelay))
+		p.groups.Again(g, time.Now().Add(ReleaseDelay))
 	case err != nil:
-		p.again(g, time.Now().Add(ShortDelay))
+		p.groups.Again(g, time.Now().Add(ShortDelay))
 	case again:
-		p.again(g, time.Time{})
+		p.groups.Again(g, time.Time{})
 	default:
 		items = p.inject(g, rows)
 	}
@@ -143,12 +141,12 @@ func (p *parking) loaded(g *parkedGroup, rows []adapters.Parked, err error) (ite
 
 // inject takes the messages whose rows were read into account as being in the lane, and
 // returns them, to enter it behind each other.
-func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item) {
-	if g.key.group == "" && len(rows) > 0 && rows[0].Seq != g.key.alone.seq {
+func (p *parking) inject(g *parkedgroup.Group, rows []adapters.Parked) (items []*Item) {
+	if g.Key.Group == "" && len(rows) > 0 && rows[0].Seq != g.Key.Alone.Seq {
 		rows = nil
 	}
-	if g.key.group == "" || len(rows) < g.limit {
-		g.recount(len(rows)) // an operator may have taken some away
+	if g.Key.Group == "" || len(rows) < g.Limit() {
+		g.Recount(len(rows)) // an operator may have taken some away
 	}
 	now := time.Now()
 	switch {
@@ -156,16 +154,14 @@ func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item)
 		p.changed(g)
 		return nil
 	case rows[0].Status == adapters.ParkedHeld:
-		g.first(adapters.ParkedHeld, g.due)
+		g.Hold()
 		return nil
-	case g.paused: // while it was read
+	case g.Paused(): // while it was read
 		return nil
 	case rows[0].NextAttemptAt.After(now) && !p.early(rows[0]):
 		p.correct(g, rows)
-		if g.moved(); p.route.poison != nil && rows[0].Metadata[MetaDeath] != "" { // another address was back
-			g.awaitPoison()
-		}
-		p.again(g, rows[0].NextAttemptAt)
+		g.AwaitPoison(p.route.poison != nil && rows[0].Metadata[MetaDeath] != "") // otherwise another address was back
+		p.groups.Again(g, rows[0].NextAttemptAt)
 		return nil
 	}
 	for _, row := range rows {
@@ -176,13 +172,13 @@ func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item)
 		if it == nil {
 			break
 		}
-		g.enter(it)
+		g.Enter(&it.Member)
 		p.live++
-		p.here[opKey{it.slot, it.seq}] = it
+		p.here[it.parkedRow()] = it
 		items = append(items, it)
 	}
-	if g.live == 0 {
-		p.again(g, now.Add(ReleaseDelay))
+	if len(items) == 0 {
+		p.groups.Again(g, now.Add(ReleaseDelay))
 	}
 	return items
 }
@@ -195,17 +191,17 @@ func (p *parking) early(row adapters.Parked) bool {
 
 // correct writes rows anew of which attempts were given back, when they stay in
 // the parking.
-func (p *parking) correct(g *parkedGroup, rows []adapters.Parked) {
+func (p *parking) correct(g *parkedgroup.Group, rows []adapters.Parked) {
 	for _, row := range rows {
-		n := min(g.credits.Take(row.Seq), row.Attempts)
+		n := min(g.Credits.Take(row.Seq), row.Attempts)
 		if n > 0 && row.Metadata[MetaDeath] == "" { // otherwise it is too late
 			if row.Bare || !p.progress.hold(int64(len(row.Payload))+p.route.Overhead()) {
-				g.credits.Give(row.Seq, n) // when it is read again
+				g.Credits.Give(row.Seq, n) // when it is read again
 				return
 			}
 			row.Was = row.Attempts
 			row.Attempts -= n
-			p.progress.ops.put(row)
+			p.progress.rows.Put(row)
 			p.progress.note()
 		}
 	}

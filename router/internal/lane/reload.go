@@ -29,7 +29,7 @@ func (s *Session) Reload(ctx context.Context) error {
 		if try < patientReloads {
 			s.mu.Lock()
 		}
-		same := s.progress.ops.changes == changes
+		same := s.progress.rows.Changes() == changes
 		if err == nil && same {
 			for _, group := range s.parking.reconcile(groups) {
 				followLocked(s, group)
@@ -54,7 +54,7 @@ func writeAll(ctx context.Context, s *Session) (changes uint64, err error) {
 		}
 		s.mu.Lock()
 		if s.progress.written() {
-			return s.progress.ops.changes, nil
+			return s.progress.rows.Changes(), nil
 		}
 		s.mu.Unlock()
 	}
@@ -81,13 +81,13 @@ func takeAway(ctx context.Context, s *Session) error {
 	for key, items := range withRows {
 		ref := adapters.LaneRef{Route: s.Route.Name, Slot: items[0].slot}
 		limit := len(items) + patientReloads // rows of a redrive may be among them
-		rows, err := s.Route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit, 0)
+		rows, err := s.Route.State.ParkedQueue(ctx, ref, key.Group, items[0].seq-1, limit, 0)
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
 		for _, it := range items {
-			if s.parking.here[opKey{it.slot, it.seq}] != it {
+			if s.parking.here[it.parkedRow()] != it {
 				continue
 			}
 			i := slices.IndexFunc(rows, func(p adapters.Parked) bool { return p.Seq == it.seq })

@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/handlers"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/health"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/memory"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -73,15 +74,16 @@ type Route struct {
 	Lease   Lease
 	settler *settling.Settler
 
-	Lanes   []*Lane
-	health  *health
-	paused  atomic.Pointer[PausedGroups] // nil: none is
-	poison  *poison                      // nil: dead messages are only parked
-	limiter *handlers.Limiter
-	Share   memory.Share // of the memory
-	panics  sync.Map     // places where supplied code has panicked, of which there are as many as lines that panic
-	unasked sync.Once    // a chain that ran after a delivery did not ask for its outcome
-	stats   routeStats
+	Lanes    []*Lane
+	health   *health.Addresses[*Item, *Charge]
+	refusals health.Refusals
+	paused   atomic.Pointer[PausedGroups] // nil: none is
+	poison   *poison                      // nil: dead messages are only parked
+	limiter  *handlers.Limiter
+	Share    memory.Share // of the memory
+	panics   sync.Map     // places where supplied code has panicked, of which there are as many as lines that panic
+	unasked  sync.Once    // a chain that ran after a delivery did not ask for its outcome
+	stats    routeStats
 
 	leastChains int            // chains that each of its lanes may run in any case
 	unparking   logging.Outage // of reading parked messages
@@ -94,7 +96,7 @@ func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
 		limiter: shared.limiter(cfg.Together, o)}
-	rt.health = newHealth(rt)
+	rt.health = health.New[*Item, *Charge](health.Config{Route: cfg.Name, Log: rt.Log, Redact: rt.redact, Opened: rt.Kick})
 	rt.poison = newPoison(rt)
 	rt.Share.Budget = shared.Budget
 	for i, slots := range rt.laneSlots() {
@@ -215,13 +217,53 @@ func (r *Route) Kick() {
 	}
 }
 
+// allow implements [handlers.GateConfig].Allow.
+func (r *Route) allow(address string, t *handlers.Ticket) handlers.Allowance {
+	switch allowed, probe := r.health.Allow(address, owner(t)); {
+	case !allowed:
+		return handlers.AllowNone
+	case probe:
+		return handlers.AllowOne
+	}
+	return handlers.AllowAll
+}
+
+// judge implements [handlers.GateConfig].Judge.
+func (r *Route) judge(address string, tickets []*handlers.Ticket, began time.Time, errs []error) []error {
+	if errs == nil && r.refusals.None() {
+		return nil
+	}
+	identities := make([]string, len(tickets))
+	for i, t := range tickets {
+		identities[i] = owner(t).Identity()
+	}
+	return r.refusals.Judge(address, identities, began, errs)
+}
+
+// ApplyPauses takes over which addresses and groups of the route are paused.
+func (r *Route) ApplyPauses(pauses []adapters.Pause) {
+	r.pauseGroups(pauses)
+	follow := followUp{Effects: r.health.Apply(pauses)}
+	follow.run(r)
+}
+
+// ProbeNow probes an address that is down, as it is shown, at once instead of at the time of its next probe.
+// It returns false if no probe is planned: the address is not down, paused, being probed, or has no messages.
+func (r *Route) ProbeNow(address string) bool { return r.health.ProbeNow(address) }
+
+// GoneRemembered says that what [Lease].RememberGone was asked for is done.
+func (r *Route) GoneRemembered(address string) { r.health.Written(address) }
+
+// StopProbing ends the timers of addresses that are down.
+func (r *Route) StopProbing() { r.health.Close() }
+
 // readmit lets parked groups of the route, and those that were put back to
 // make room, try again.
 func (r *Route) readmit() {
 	r.Feeder.AddressBack()
 	for _, s := range r.Sessions() {
 		s.mu.Lock()
-		s.parking.readmit()
+		s.parking.groups.Readmit()
 		s.mu.Unlock()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 	"github.com/outriderhq/outrider/router/internal/settling"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
@@ -54,9 +55,9 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 	s.gate = handlers.NewGate(handlers.GateConfig{
 		Destination: l.route.gateDestination(cmp.Or(s.fenced, l.route.Destination)),
 		Limiter:     l.route.limiter,
-		Allow:       l.route.health.allow,
+		Allow:       l.route.allow,
 		Permit:      l.route.Lease.MaySend,
-		Judge:       l.route.health.refusals.judge,
+		Judge:       l.route.judge,
 		SendTimeout: l.route.SendTimeout,
 		Ended:       s.ended,
 	})
@@ -84,7 +85,7 @@ func (s *Session) Start() {
 func (s *Session) Room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runner.stopping || s.Route.Order == adapters.OrderGlobal && len(s.parking.groups) > 0 {
+	if s.runner.stopping || s.Route.Order == adapters.OrderGlobal && len(s.parking.groups.All()) > 0 {
 		return 0
 	}
 	return s.Route.Window - s.progress.pending()
@@ -123,7 +124,7 @@ func (s *Session) Stop(ctx context.Context) {
 			s.Route.Log().Debug("closing what a lane delivered through", "lane", s.Lane.Name, "error", err)
 		}
 	}
-	s.Route.health.forget(s)
+	s.Route.health.Forget(func(it *Item) bool { return it.Session == s }, func(c *Charge) bool { return c.session == s })
 	s.mu.Lock()
 	s.progress.giveUp()
 	s.origin.Release()
@@ -188,7 +189,7 @@ func (s *Session) bringBack() {
 
 // load reads the first messages of each group and lets them into the lane. The rows
 // must be durable before they are read back.
-func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
+func (s *Session) load(groups []*parkedgroup.Group) (wait time.Duration) {
 	err := writeParked(s)
 	for _, g := range groups {
 		var rows []adapters.Parked

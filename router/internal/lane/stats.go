@@ -101,7 +101,7 @@ func (r *Route) CountRetried() { r.stats.retried.Add(1) }
 func (r *Route) CountSkipped(reason string) { r.stats.skip(reason) }
 
 // AddressesDown reports whether an address of the route is down.
-func (r *Route) AddressesDown() bool { return len(r.health.status()) > 0 }
+func (r *Route) AddressesDown() bool { return len(r.health.Status(textOf)) > 0 }
 
 // Stats returns the counters of the route, but for what only its owner and its queue
 // know.
@@ -123,8 +123,8 @@ func (r *Route) Stats() adapters.RouteStats {
 		x.mu.Lock()
 		s.Lanes++
 		s.InFlight += x.progress.pending()
-		s.ParkedNow += len(x.parking.groups)
-		if created := earlier(x.progress.oldest(), x.parking.oldest()); !created.IsZero() {
+		s.ParkedNow += len(x.parking.groups.All())
+		if created := earlier(x.progress.oldest(), x.parking.groups.Oldest()); !created.IsZero() {
 			s.Oldest = max(s.Oldest, now.Sub(created))
 		}
 		x.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *Route) Stats() adapters.RouteStats {
 // down lists the addresses that are down, and those whose deliveries wait for an
 // answer that the destination does not expect soon.
 func (r *Route) down() []adapters.AddressStatus {
-	out := r.health.status()
+	out := r.health.Status(textOf)
 	reporter, ok := r.Destination.(adapters.AddressReporter)
 	if !ok {
 		return out

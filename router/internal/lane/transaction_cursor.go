@@ -137,7 +137,7 @@ func lostOf(gone *adapters.GoneError, items []*Item) error {
 func (p *progress) commit(it *Item) {
 	it.committed = true
 	if it.stream == nil {
-		p.ops.remove(it.slot, it.seq) // it was stored meanwhile, perhaps
+		p.rows.Remove(it.parkedRow()) // it was stored meanwhile, perhaps
 	}
 	p.detach(it)
 }

@@ -1,4 +1,4 @@
-package lane
+package health
 
 import (
 	"errors"
@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// refusals tell an address that takes nothing from one that does not take a message: both answer 404 or 503. A group is at fault itself when
-// its messages are refused again after a message of another one, which was sent after the first refusal, was delivered. Until then
-// the address is, and is probed.
-type refusals struct {
+// Refusals tell an address that takes nothing from one that does not take a message: both answer 404 or 503. A group is at fault itself when
+// its messages are refused again after a message of another group, which was sent after the first refusal, was delivered. Until then
+// the address is at fault, and is probed. The zero value is ready.
+type Refusals struct {
 	refused atomic.Int32 // len(addresses): the happy path takes no lock
 
 	mu        sync.Mutex
@@ -34,30 +33,29 @@ type refusal struct {
 	times int // since it is the group's own
 }
 
-// maxRefused bounds the groups of an address that are remembered. The others' refusals are the address's.
+// maxRefused bounds the groups of an address that are remembered. Refusals of further groups are the address's.
 const maxRefused = 64
 
-// surelyGone is how many answers to one group do not say yet that the address is gone for all. Another group's says so at once.
+// surelyGone is how many answers to one group do not show yet that the address is gone for all groups. An answer to a second group does.
 const surelyGone = 3
 
-// longestRefusal is the longest pause of a group that an address asks to wait, while others are delivered.
+// longestRefusal is the longest pause of a group that an address asks to wait, while messages of other groups are delivered.
 const longestRefusal = time.Minute
 
-// judge is called with the outcome of each delivery, see [handlers.GateConfig].
-func (f *refusals) judge(address string, tickets []*handlers.Ticket, began time.Time, errs []error) []error {
-	if errs == nil && f.refused.Load() == 0 {
-		return nil
-	}
+// None reports whether no address has refused anything lately.
+func (f *Refusals) None() bool { return f.refused.Load() == 0 }
+
+// Judge returns what each message of a batch gets for the result of its delivery, which began at a time; errs is nil
+// when all of it was delivered. The identities are those of the messages; see [Message].
+func (f *Refusals) Judge(address string, identities []string, began time.Time, errs []error) []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	verdicts := slices.Clone(errs)
-	for i, t := range tickets {
-		var err error
-		if errs != nil {
-			err = errs[i]
-		}
-		if err = f.one(address, t, began, err); errs != nil {
-			verdicts[i] = err
+	for i, id := range identities {
+		if errs == nil {
+			f.deliver(address, id, began)
+		} else {
+			verdicts[i] = f.one(address, id, began, errs[i])
 		}
 	}
 	f.refused.Store(int32(len(f.addresses)))
@@ -65,32 +63,37 @@ func (f *refusals) judge(address string, tickets []*handlers.Ticket, began time.
 }
 
 // one judges one message's error.
-func (f *refusals) one(address string, t *handlers.Ticket, began time.Time, err error) error {
-	a, id := f.addresses[address], owner(t).identity()
+func (f *Refusals) one(address, id string, began time.Time, err error) error {
 	if err == nil {
-		if a != nil {
-			a.deliver(id, began)
-			if len(a.groups) == 0 {
-				delete(f.addresses, address)
-			}
-		}
+		f.deliver(address, id, began)
 		return nil
 	}
 	e, is := errors.AsType[*outbox.Error](err)
 	if !is || !e.Answered || e.Kind != outbox.KindUnavailable && e.Kind != outbox.KindGone {
 		return err
 	}
+	a := f.addresses[address]
 	if a == nil {
+		if f.addresses == nil {
+			f.addresses = map[string]*refuser{}
+		}
 		a = &refuser{groups: map[string]refusal{}}
 		f.addresses[address] = a
 	}
 	return a.refuse(id, e, err)
 }
 
-func (a *refuser) deliver(id string, began time.Time) {
+func (f *Refusals) deliver(address, id string, began time.Time) {
+	a := f.addresses[address]
+	if a == nil {
+		return
+	}
 	delete(a.groups, id)
 	if began.After(a.delivered) {
 		a.delivered, a.gone, a.by = began, 0, ""
+	}
+	if len(a.groups) == 0 {
+		delete(f.addresses, address)
 	}
 }
 
@@ -105,11 +108,11 @@ func (a *refuser) refuse(id string, e *outbox.Error, err error) error {
 		a.groups[id] = last
 	}
 	switch {
-	case own && e.RetryAfter > 0: // it asks for time, which no number of attempts replaces
+	case own && e.RetryAfter > 0: // it asks for time; attempts do not replace that
 		return &outbox.Error{Kind: outbox.KindReleased, Err: e.Err, RetryAfter: max(e.RetryAfter, min(time.Second<<min(last.times, 10), longestRefusal))}
 	case own:
 		return &outbox.Error{Kind: outbox.KindTransient, Err: e.Err, Code: e.Code, Answered: true}
-	case e.Kind == outbox.KindGone && a.gone < surelyGone && (a.by == "" || a.by == id): // the probes tell whether it is for all
+	case e.Kind == outbox.KindGone && a.gone < surelyGone && (a.by == "" || a.by == id): // the probes show whether it is gone for all groups
 		a.gone, a.by = a.gone+1, id
 		return &outbox.Error{Kind: outbox.KindUnavailable, Err: e.Err, Answered: true}
 	}
