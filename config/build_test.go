@@ -16,7 +16,7 @@ func TestAConfigurationMadeInGoIsThatOfTheFile(t *testing.T) {
 	got, err := Build(Config{
 		Memory: 128 << 20,
 		Sources: map[string]Source{
-			"app": &Postgres{URL: NewSecretURL("postgres://me:p%40ss@127.0.0.1/shop"), Poll: Poll{Max: Duration(time.Minute)}},
+			"app": &Postgres{URL: NewSecretURL("postgres://me:p%40ss@127.0.0.1/shop"), TableSource: TableSource{Poll: Poll{Max: Duration(time.Minute)}}},
 		},
 		Destinations: map[string]Destination{
 			"bus": &Kafka{Brokers: []string{"127.0.0.1:9092"}, Topic: "orders"},
@@ -61,7 +61,7 @@ func TestWhatIsSetInGoGoesBeforeThePresets(t *testing.T) {
 	usual := Poll{Batch: 5000, Min: Duration(time.Millisecond), After: 3, Factor: 2, Max: Duration(time.Second)}
 	for _, poll := range []Poll{{Max: Duration(time.Second)}, usual} {
 		got, err := Build(Config{
-			Sources:      map[string]Source{"app": &Postgres{URL: NewSecretURL("postgres://me@127.0.0.1/x"), Layout: "outbox-framework", Poll: poll}},
+			Sources:      map[string]Source{"app": &Postgres{URL: NewSecretURL("postgres://me@127.0.0.1/x"), TableSource: TableSource{Layout: "outbox-framework", Poll: poll}}},
 			Destinations: map[string]Destination{"out": &Webhook{URL: "https://example.com/", Secrets: []Secret{NewSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")}}},
 			Routes:       []Route{{Name: "r", From: "app", Targets: []string{"out"}, Middleware: []Middleware{&Retry{Attempts: 10}}}},
 		})

@@ -6,7 +6,8 @@
 // ([Schema]), the reference page and the printed form
 // ([Config.Redacted]):
 //
-//	yaml      key in the file; ",key" marks the field that holds the mapping's key
+//	yaml      key in the file; ",key" marks the field that holds the mapping's key, ",inline" a struct whose keys the
+//	          blank fields of type form.Key name: in order, with tags that go before those of the inlined struct
 //	doc       one or two sentences for the schema and the reference page
 //	default   as it would be written in the file
 //	enum      the allowed values, separated by |
@@ -18,7 +19,7 @@
 //
 // A field of type [Secret] or [SecretURL] can be given as KEY or as KEY_file.
 // A new kind of source, destination or middleware is one struct and one line
-// in its registry.
+// in its registry. The decoder is package form.
 //
 // It opens no connection, runs nothing and imports no package of the
 // relay. It reads the file that it is given, and the files that *_file keys

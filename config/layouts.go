@@ -2,10 +2,8 @@ package config
 
 import (
 	"strings"
-	"time"
 
 	"github.com/outriderhq/outrider/adapters/layout"
-	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // The layouts that are no presets: Outrider's own table, and one that the file describes.
@@ -13,12 +11,6 @@ const (
 	own    = "outrider"
 	custom = "custom"
 )
-
-// Preset is the layout's preset; nil: the table is Outrider's own, or described in the file.
-func (p *Postgres) Preset() *layout.Preset { return layout.Find(p.Layout) }
-
-// Preset is the layout's preset; nil: the table is Outrider's own, or described in the file.
-func (s *SQLite) Preset() *layout.Preset { return layout.Find(s.Layout) }
 
 // Conditions on presets.
 func severalTables(p *layout.Preset) bool { return p.Queue != nil && len(p.Queue.Tables) > 1 }
@@ -65,42 +57,3 @@ var presetWords = func() *strings.Replacer {
 		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),
 	)
 }()
-
-// settingsOf gives a source what its preset sets and the file does not.
-func (k *tableKeys) settingsOf(preset *layout.Preset, at form.Location) {
-	if preset == nil {
-		return
-	}
-	d, poll, claims := preset.Defaults, at.Child("poll"), at.Child("claims")
-	if every := Duration(d.Poll); every > 0 {
-		if !poll.Has("min") {
-			k.poll.Min = every
-			if poll.Has("max") {
-				k.poll.Min = min(every, k.poll.Max)
-			}
-		}
-		if !poll.Has("max") && k.poll.Min <= every {
-			k.poll.Max = every
-		}
-	}
-	if deletes(preset) && !at.Has("delivered") {
-		*k.delivered = deleted
-	}
-	if d.Leader && k.leader != nil && !at.Has("leader") {
-		*k.leader = true
-	}
-	if d.Batch > 0 && !poll.Has("batch") {
-		k.poll.Batch = d.Batch
-	}
-	if d.InMemory > 0 && !claims.Has("in_memory") {
-		k.claims.InMemory = d.InMemory
-	}
-	for key, of := range map[string]struct {
-		target *Duration
-		def    time.Duration
-	}{"timeout": {&k.claims.Timeout, d.Timeout}, "recover": {&k.claims.Recover, d.Recover}} {
-		if of.def > 0 && !claims.Has(key) {
-			*of.target = Duration(of.def)
-		}
-	}
-}

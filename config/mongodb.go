@@ -5,26 +5,27 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
 // MongoDB is collections in a MongoDB database whose documents carry a status.
 type MongoDB struct {
-	URL      SecretURL `yaml:"url" required:"true" doc:"mongodb:// or mongodb+srv:// URL of the server, the replica set or the cluster."`
-	TLS      TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's parameter tls; without it TLS with a verified certificate, unless all servers are on this machine."`
-	Database string    `yaml:"database" doc:"Name of the database. Default: that of the URL."`
-	Layout   string    `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Layout of the documents, those of a known system. docs/layouts.md describes each, with its defaults."`
+	URL         SecretURL `yaml:"url" required:"true" doc:"mongodb:// or mongodb+srv:// URL of the server, the replica set or the cluster."`
+	TLS         TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's parameter tls; without it TLS with a verified certificate, unless all servers are on this machine."`
+	Database    string    `yaml:"database" doc:"Name of the database. Default: that of the URL."`
+	TableSource `yaml:",inline"`
 
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its collections."`
-	Claims Claims `yaml:"claims" doc:"Limits and timeouts of claims."`
+	_ form.Key `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Layout of the documents, those of a known system. docs/layouts.md describes each, with its defaults."`
 
-	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new documents are found: by polling alone, or also by a change stream, which needs a replica set or a cluster."`
-	Poll Poll   `yaml:"poll" doc:"Interval and size of reads."`
+	_ form.Key `yaml:"tables" doc:"With layout {layouts with several tables}: names of its collections."`
+	_ form.Key `yaml:"claims"`
 
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is delivered. A document with a larger one is dead, with its size in the error."`
+	_ form.Key `yaml:"wake" enum:"poll|notify" doc:"How new documents are found: by polling alone, or also by a change stream, which needs a replica set or a cluster."`
+	_ form.Key `yaml:"poll"`
 
-	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
+	_ form.Key `yaml:"max_row" doc:"Largest payload that is delivered. A document with a larger one is dead, with its size in the error."`
+
+	_ form.Key `yaml:"leader"`
 
 	Retention *QueueRetention `yaml:"retention" doc:"Removes delivered documents that are old; {} is enough. Default: documents are never removed. See docs/retention.md."`
 }
@@ -33,28 +34,14 @@ type MongoDB struct {
 func (*MongoDB) Kind() string { return "mongodb" }
 func (*MongoDB) log() bool    { return false }
 
-// Preset is the layout's preset.
-func (m *MongoDB) Preset() *layout.Preset { return layout.Find(m.Layout) }
-
-// Notified reports whether a change stream wakes the source.
-func (m *MongoDB) Notified() bool { return m.Wake == "notify" }
-
-func (m *MongoDB) keys() *tableKeys {
-	return &tableKeys{m.URL.Reveal() + " " + m.Database, m.Layout, new(Table), &m.Tables, nil, &m.Poll, &m.Claims, new(string), &m.Leader, false}
-}
-
-func (m *MongoDB) apart() (Poll, Source) {
-	rest := *m
-	rest.Poll = Poll{}
-	return m.Poll, &rest
-}
+func (m *MongoDB) database() string { return m.URL.Reveal() + " " + m.Database }
 
 func (m *MongoDB) check(c *form.Checker, at form.Location) {
 	if at.Sound("url") && !m.URL.IsZero() {
 		m.checkURL(c, at)
 	}
 	if at.Sound("layout") {
-		m.keys().checkQueue(c, at)
+		m.checkQueue(c, at)
 	}
 }
 

@@ -28,8 +28,10 @@ func TestMinimalHasDefaults(t *testing.T) {
 		t.Errorf("top level: %v", cfg)
 	}
 	want := &SQLite{
-		Path: "shop.db", Layout: "outrider", Table: "outrider_outbox", Wake: "poll",
-		Poll: Poll{Batch: 5000, Min: Duration(time.Millisecond), After: 3, Factor: 2, Max: Duration(time.Second)}, MaxRow: 16 << 20,
+		Path: "shop.db", TableSource: TableSource{
+			Layout: "outrider", Table: "outrider_outbox", Wake: "poll",
+			Poll: Poll{Batch: 5000, Min: Duration(time.Millisecond), After: 3, Factor: 2, Max: Duration(time.Second)}, MaxRow: 16 << 20,
+		},
 	}
 	if got := cfg.Sources["app"]; !reflect.DeepEqual(got, want) {
 		t.Errorf("source: %+v", got)

@@ -5,10 +5,12 @@ import "github.com/outriderhq/outrider/config/internal/form"
 // Postgres is an outbox table in a PostgreSQL database: append-only, or a queue
 // whose rows carry a status.
 type Postgres struct {
-	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
-	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's sslmode; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
-	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns (docs/tables.md), or with a status, described by queue."`
-	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema if that is not in the search path. Layout watermill defaults to watermill_TOPIC, other named layouts to the original's name; layout custom requires it."`
+	URL         SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
+	TLS         TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's sslmode; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
+	TableSource `yaml:",inline"`
+
+	_ form.Key `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns (docs/tables.md), or with a status, described by queue."`
+	_ form.Key `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema if that is not in the search path. Layout watermill defaults to watermill_TOPIC, other named layouts to the original's name; layout custom requires it."`
 
 	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages without a type. Default: the table's name without watermill_."`
 	Client   string       `yaml:"client" enum:"outrider|watermill" default:"outrider" doc:"With layout watermill: reader of the table. watermill is the stock Subscriber of watermill-sql, with its consumer group and its table of offsets: one message at a time, and none while an older transaction runs (docs/migrate/watermill.md)."`
@@ -19,21 +21,21 @@ type Postgres struct {
 
 	Progress Table `yaml:"progress_table" doc:"With layout {layouts with progress}: name of the original's table with the progress of its publishers, for routes with progress. Default: that of the original."`
 
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`
-	Queue  *Queue `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status."`
-	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: limits and timeouts of claims."`
+	_ form.Key `yaml:"tables"`
+	_ form.Key `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status."`
+	_ form.Key `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: limits and timeouts of claims."`
 
 	HotPath HotPath `yaml:"hot_path" doc:"With layout {layouts with a hot path}, in a Go program that publishes, runs the relay, and passes (*Outrider).HotPath to its client: committed rows are delivered from memory. See docs/waking.md."`
 
-	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {queue layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
+	_ form.Key `yaml:"delivered" doc:"With layout {queue layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
 
-	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are found: by polling alone, or also by notifications of publishers, on a separate connection. See docs/waking.md."`
-	Poll Poll   `yaml:"poll" doc:"Interval and size of reads. For queue tables batch is 500 by default. Named layouts have the interval of the original, which is fixed with wake: poll (docs/layouts.md)."`
+	_ form.Key `yaml:"wake" enum:"poll|notify" doc:"How new rows are found: by polling alone, or also by notifications of publishers, on a separate connection. See docs/waking.md."`
+	_ form.Key `yaml:"poll" doc:"Interval and size of reads. For queue tables batch is 500 by default. Named layouts have the interval of the original, which is fixed with wake: poll (docs/layouts.md)."`
 
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead, with its size in the error, and is not loaded. The same holds for a row with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. One message may exceed the budget memory, so max_row should be less than memory."`
+	_ form.Key `yaml:"max_row"`
 
-	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
-	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it runs. Outrider and another program with the same key stand by for each other. Default: with layout {layouts with a lock} that of the original, otherwise none."`
+	_          form.Key `yaml:"leader"`
+	LeaderLock int      `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it runs. Outrider and another program with the same key stand by for each other. Default: with layout {layouts with a lock} that of the original, otherwise none."`
 
 	Retention *Retention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {queue layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -41,6 +43,8 @@ type Postgres struct {
 // Kind is "postgres".
 func (*Postgres) Kind() string { return "postgres" }
 func (p *Postgres) log() bool  { return !p.Queued() && !p.Stock() }
+
+func (p *Postgres) database() string { return p.URL.Reveal() }
 
 // Stock reports whether watermill-sql's Subscriber reads the table.
 func (p *Postgres) Stock() bool { return p.Client == "watermill" }
@@ -50,7 +54,7 @@ func (p *Postgres) check(c *form.Checker, at form.Location) {
 	postgresTLS(c, at, p.URL, &p.TLS)
 	if at.Sound("layout") { // otherwise all of this would follow from the one mistake
 		p.checkLayout(c, at)
-		p.keys().checkQueue(c, at)
+		p.checkQueue(c, at)
 		p.checkRetention(c, at)
 	}
 	if preset := p.Preset(); preset != nil && preset.Defaults.Lock != 0 && p.Leader && !at.Has("leader_lock") {
@@ -60,6 +64,3 @@ func (p *Postgres) check(c *form.Checker, at form.Location) {
 		c.Add(at.Child("leader_lock").Key(), "has an effect for a leader only").Fix("set leader: true, or remove the key")
 	}
 }
-
-// Notified reports whether publishers wake the source.
-func (p *Postgres) Notified() bool { return p.Wake == "notify" }

@@ -3,7 +3,6 @@ package config
 import (
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
@@ -55,11 +54,11 @@ func windowOfOrder(at form.Location, r *Route) {
 
 // globalAsPreset gives a route that names no order that of its source's preset.
 func (cfg *Config) globalAsPreset(at form.Location, r *Route) {
-	keys, ok := tableOf(cfg.Sources[r.From])
+	table, ok := tableOf(cfg.Sources[r.From])
 	if !ok || at.Has("order") {
 		return
 	}
-	if preset := layout.Find(keys.layout); preset != nil && preset.Defaults.Global {
+	if preset := table.Preset(); preset != nil && preset.Defaults.Global {
 		r.Order = "global"
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
@@ -49,17 +48,17 @@ func (cfg *Config) checkClaimless(c *form.Checker, at form.Location) {
 	type table struct{ database, name string }
 	known := map[table]string{}
 	for _, name := range at.Keys() {
-		p, ok := tableOf(cfg.Sources[name])
+		src, ok := cfg.Sources[name].(tabled)
 		if !ok {
 			continue
 		}
-		if preset := layout.Find(p.layout); preset == nil || preset.Queue == nil || !preset.Queue.Claimless() {
+		if preset := src.shared().Preset(); preset == nil || preset.Queue == nil || !preset.Queue.Claimless() {
 			continue
 		}
-		of := table{p.database, string(*p.table)}
+		of := table{src.database(), string(src.shared().Table)}
 		if other, taken := known[of]; taken {
 			c.Add(at.Child(name).Key(), "source %s reads the table %s, too, and both would deliver each row, because rows are not marked as being processed",
-				other, *p.table).Fix("use one source, with several routes")
+				other, of.name).Fix("use one source, with several routes")
 		}
 		known[of] = name
 	}
@@ -190,7 +189,7 @@ func checkHold(c *form.Checker, at form.Location, r *Route) {
 // state as well.
 func queued(src Source) bool {
 	p, ok := tableOf(src)
-	return ok && p.queued()
+	return ok && p.Queued()
 }
 
 // static reports whether all messages go to the same address.

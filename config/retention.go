@@ -20,20 +20,11 @@ func (r *Retention) check(c *form.Checker, at form.Location) {
 
 // checkRetention refuses the retention of tables that Outrider does not clean.
 func (p *Postgres) checkRetention(c *form.Checker, at form.Location) {
-	if p.Layout != "outrider" && !p.Queued() {
+	switch {
+	case p.Layout != own && !p.Queued():
 		onlyIn(c, at, "layout: outrider, or a queue layout", "retention")
-	}
-}
-
-// checkRetention refuses what has no meaning for the rows of a queue.
-func (k *tableKeys) checkRetention(c *form.Checker, at form.Location) {
-	if !at.Has("retention") {
-		return
-	}
-	if in := at.Child("retention"); *k.delivered == deleted {
-		c.Add(in.Key(), "removes nothing, because delivered rows are deleted at once").Fix("remove the key, or set delivered: keep")
-	} else if k.whole {
-		c.Add(in.Child("mode"), "rows of a queue table are removed one by one").Fix("remove the key, or set mode: delete")
+	case p.Queued() && !p.Deletes() && p.Retention != nil && p.Retention.Mode == "partitions":
+		c.Add(at.Child("retention").Child("mode"), "rows of a queue table are removed one by one").Fix("remove the key, or set mode: delete")
 	}
 }
 

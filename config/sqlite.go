@@ -8,24 +8,26 @@ import (
 
 // SQLite is an outbox table in an SQLite file.
 type SQLite struct {
-	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
-	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md)."`
-	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. Named layouts default to the original's name; layout custom requires it."`
+	Path        string `yaml:"path" required:"true" doc:"Path of the database file."`
+	TableSource `yaml:",inline"`
+
+	_ form.Key `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md)."`
+	_ form.Key `yaml:"table" default:"outrider_outbox" doc:"Name of the table. Named layouts default to the original's name; layout custom requires it."`
 
 	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: columns of the table."`
 
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`
-	Queue  *Queue `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status. Times are text in one format, RFC 3339 or that of SQLite's datetime(), or milliseconds since 1970 in an integer column."`
-	Claims Claims `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: limits and timeouts of claims."`
+	_ form.Key `yaml:"tables"`
+	_ form.Key `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status. Times are text in one format, RFC 3339 or that of SQLite's datetime(), or milliseconds since 1970 in an integer column."`
+	_ form.Key `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: limits and timeouts of claims."`
 
-	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {SQLite layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted."`
+	_ form.Key `yaml:"delivered" doc:"With layout {SQLite layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted."`
 
-	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are found. SQLite cannot notify."`
-	Poll Poll   `yaml:"poll" doc:"Interval and size of reads."`
+	_ form.Key `yaml:"wake" doc:"How new rows are found. SQLite cannot notify."`
+	_ form.Key `yaml:"poll"`
 
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead, with its size in the error, and is not loaded. The same holds for a row with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. One message may exceed the budget memory, so max_row should be less than memory."`
+	_ form.Key `yaml:"max_row"`
 
-	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite file has one instance and refuses a second one."`
+	_ form.Key `yaml:"leader" doc:"Cannot be true: an SQLite file has one instance and refuses a second one."`
 
 	Retention *SQLiteRetention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {SQLite layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -34,18 +36,20 @@ type SQLite struct {
 func (*SQLite) Kind() string { return "sqlite" }
 func (s *SQLite) log() bool  { return !s.Queued() }
 
+func (s *SQLite) database() string { return s.Path }
+
 func (s *SQLite) check(c *form.Checker, at form.Location) {
+	if s.Leader {
+		c.Add(at.Child("leader"), "an SQLite database has one instance in any case, so it needs no leader").
+			Fix("remove the key: a second instance is refused when it starts")
+	}
 	checkPlain(c, at.Child("table"), s.Table)
 	checkPlain(c, at.Child("tables").Child("events"), s.Tables.Events)
 	checkPlain(c, at.Child("tables").Child("dispatch_jobs"), s.Tables.DispatchJobs)
 	if at.Sound("layout") {
 		s.checkLayout(c, at)
-		s.keys().checkQueue(c, at)
+		s.checkQueue(c, at)
 		s.dropDefaults()
-	}
-	if s.Leader {
-		c.Add(at.Child("leader"), "an SQLite database has one instance in any case, so it needs no leader").
-			Fix("remove the key: a second instance is refused when it starts")
 	}
 }
 
@@ -83,6 +87,7 @@ func (s *SQLite) dropDefaults() {
 	if p := s.Preset(); p == nil || !severalTables(p) {
 		s.Tables = Queues{}
 	}
+	s.Leader = false
 	if !s.Queued() {
 		s.Claims, s.Delivered = Claims{}, ""
 	}

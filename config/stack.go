@@ -54,10 +54,10 @@ func bare(route form.Location, kind string) bool {
 
 // layersAsPreset gives layers of which the file says nothing but their names the values of the preset of the route's source.
 func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
-	keys, ok := tableOf(cfg.Sources[r.From])
+	table, ok := tableOf(cfg.Sources[r.From])
 	var preset *layout.Preset
 	if ok {
-		preset = layout.Find(keys.layout)
+		preset = table.Preset()
 	}
 	if preset == nil || preset.Defaults.Retry == nil {
 		leftOut(c, at, r, nil)
@@ -69,7 +69,7 @@ func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
 		retry.Growth = linear
 	}
 	if d.NextPoll { // a poll that is more frequent than the original's must not hurry
-		pause := max(Duration(d.Base)-keys.poll.Min, Duration(time.Millisecond))
+		pause := max(Duration(d.Base)-table.Poll.Min, Duration(time.Millisecond))
 		retry.Base, retry.Max = pause, pause
 	}
 	for _, m := range r.Middleware {

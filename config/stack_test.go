@@ -93,7 +93,7 @@ func TestLayersInGoHaveTheValuesOfTheLayout(t *testing.T) {
 	build := func(stack ...Middleware) []Middleware {
 		t.Helper()
 		cfg, err := Build(Config{
-			Sources:      map[string]Source{"app": &Postgres{URL: NewSecretURL("postgres://127.0.0.1/shop"), Layout: "crablet"}},
+			Sources:      map[string]Source{"app": &Postgres{URL: NewSecretURL("postgres://127.0.0.1/shop"), TableSource: TableSource{Layout: "crablet"}}},
 			Destinations: map[string]Destination{"log": &LogTo{}},
 			Routes:       []Route{{Name: "all", From: "app", Targets: []string{"log"}, Middleware: stack}},
 		})

@@ -100,7 +100,7 @@ func Start(tb testing.TB, opts ...Option) *Kit {
 	k.cfg, err = outrider.NewConfig(outrider.Config{
 		// Apart from the test's database, so that the relay's writes meet no transaction of the test.
 		State:        config.State{URL: config.NewSecretURL(filepath.Join(dir, "state.db"))},
-		Sources:      map[string]config.Source{source: &config.SQLite{Path: path, Poll: config.Poll{Max: config.Duration(5 * time.Millisecond)}}},
+		Sources:      map[string]config.Source{source: &config.SQLite{Path: path, TableSource: config.TableSource{Poll: config.Poll{Max: config.Duration(5 * time.Millisecond)}}}},
 		Destinations: map[string]config.Destination{target: &config.Publisher{Topic: target}},
 		Routes: []config.Route{{Name: Route, From: source, Targets: []string{target}, Middleware: []config.Middleware{
 			&config.Poison{}, &config.Retry{Attempts: Attempts, Base: config.Duration(time.Millisecond)}, &config.Timeout{},

@@ -86,13 +86,13 @@ func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	}
 	const layout = "outbox-framework"
 	poll := config.Poll{Min: config.Duration(s.pollerInterval), Max: config.Duration(s.pollerInterval), Batch: s.pollerBatchSize}
-	claims := config.Claims{InMemory: s.coldQueueCapacity}
-	var source config.Source = &config.Postgres{URL: config.NewSecretURL(databaseURL), Layout: layout, Poll: poll, Claims: claims}
+	table := config.TableSource{Layout: layout, Poll: poll, Claims: config.Claims{InMemory: s.coldQueueCapacity}}
+	var source config.Source = &config.Postgres{URL: config.NewSecretURL(databaseURL), TableSource: table}
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
-		source = &config.SQLite{Path: path, Layout: layout, Poll: poll, Claims: claims}
+		source = &config.SQLite{Path: path, TableSource: table}
 	}
 	if scheme, _, _ := strings.Cut(databaseURL, "://"); scheme == "mysql" || scheme == "mariadb" {
-		source = &config.MySQL{URL: config.NewSecretURL(databaseURL), Layout: layout, Poll: poll, Claims: claims}
+		source = &config.MySQL{URL: config.NewSecretURL(databaseURL), TableSource: table}
 	}
 	if s.hotQueueCapacity < 0 || s.pollerSkipRecent < 0 {
 		return nil, errors.New("outboxframework: hotQueueCapacity and pollerSkipRecent must not be negative")

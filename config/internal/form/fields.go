@@ -2,6 +2,7 @@ package form
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -39,28 +40,51 @@ func (f Field) of(v reflect.Value) reflect.Value { return v.FieldByIndex(f.index
 // fieldCache keeps the fields of struct types.
 var fieldCache sync.Map
 
+// Key is the type of a blank field of a struct that inlines another one: it gives the struct a key of the inlined
+// struct, at this place of the order. Its tags go before those of the inlined field.
+type Key struct{}
+
 // fields reads the tags of a struct type.
 func fields(t reflect.Type) []Field {
 	if cached, ok := fieldCache.Load(t); ok {
 		return cached.([]Field) //nolint:forcetypeassert // only stored below
 	}
 	var out []Field
+	inlined := map[string]Field{}
 	for sf := range t.Fields() {
 		name, option, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
-		if name == "-" || !sf.IsExported() {
+		f := Field{Name: name, Type: sf.Type, index: sf.Index, IsKey: option == "key"}
+		switch {
+		case option == "inline":
+			for _, f := range fields(sf.Type) {
+				f.index = append(slices.Clone(sf.Index), f.index...)
+				inlined[f.Name] = f
+			}
+			continue
+		case sf.Type == reflect.TypeFor[Key]():
+			f = inlined[name]
+		case name == "-" || !sf.IsExported():
 			continue
 		}
-		f := Field{Name: name, Type: sf.Type, index: sf.Index, IsKey: option == "key", Doc: sf.Tag.Get("doc"), enum: sf.Tag.Get("enum")}
-		f.Default, f.HasDefault = sf.Tag.Lookup("default")
-		f.Min, f.Max = sf.Tag.Get("min"), sf.Tag.Get("max")
-		f.Required = sf.Tag.Get("required") == "true"
-		f.scalar = sf.Tag.Get("scalar") == "true"
-		f.single = sf.Tag.Get("single") == "true"
-		f.Lines = sf.Tag.Get("file") == "lines"
+		f.read(sf.Tag)
 		out = append(out, f)
 	}
 	fieldCache.Store(t, out)
 	return out
+}
+
+// read takes what a tag says of the field.
+func (f *Field) read(tag reflect.StructTag) {
+	for key, text := range map[string]*string{"doc": &f.Doc, "enum": &f.enum, "min": &f.Min, "max": &f.Max, "default": &f.Default} {
+		if given, ok := tag.Lookup(key); ok {
+			*text = given
+			f.HasDefault = f.HasDefault || key == "default"
+		}
+	}
+	for key, on := range map[string]*bool{"required": &f.Required, "scalar": &f.scalar, "single": &f.single} {
+		*on = *on || tag.Get(key) == "true"
+	}
+	f.Lines = f.Lines || tag.Get("file") == "lines"
 }
 
 // KeysOf returns the keys of a struct.
