@@ -7,8 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 	"github.com/outriderhq/outrider/admin/web"
 	"github.com/outriderhq/outrider/compat/crablet/publishers"
 	"github.com/outriderhq/outrider/internal/assembly"
@@ -17,7 +19,7 @@ import (
 // startAdmin serves health and metrics from the beginning, so that a start that
 // hangs can be seen.
 func (o *Outrider) startAdmin() error {
-	s, err := admin.Listen(o.adminConfig())
+	s, err := server.Listen(o.adminConfig())
 	if err != nil {
 		return err
 	}
@@ -26,8 +28,8 @@ func (o *Outrider) startAdmin() error {
 }
 
 // newConsole makes what the admin API works on.
-func (o *Outrider) newConsole() *admin.Console {
-	r := admin.Relay{Stats: o.Stats, Options: o.options, Config: o.relay.Config, Pending: o.relay.Pending}
+func (o *Outrider) newConsole() *console.Console {
+	r := console.Relay{Stats: o.Stats, Options: o.options, Config: o.relay.Config, Pending: o.relay.Pending}
 	r.Instance = func() string {
 		if s := o.relay.Router(); s != nil {
 			return s.Instance()
@@ -53,7 +55,7 @@ func (o *Outrider) newConsole() *admin.Console {
 			return o.relay.Reload(ctx, cfg)
 		}
 	}
-	return admin.NewConsole(r)
+	return console.NewConsole(r)
 }
 
 // Handler returns the admin server's handler, to be mounted in a server of the
@@ -61,13 +63,13 @@ func (o *Outrider) newConsole() *admin.Console {
 // (/livez, /readyz), /routes, /metrics, the API below /api/v1/ and the dashboard at /. It asks for the configured tokens; without
 // any, put the program's own authentication before it. It may be served before Run
 // begins.
-func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()) }
+func (o *Outrider) Handler() http.Handler { return server.Handler(o.adminConfig()) }
 
-func (o *Outrider) adminConfig() admin.Config {
-	return admin.Config{
+func (o *Outrider) adminConfig() server.Config {
+	return server.Config{
 		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
 		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
-		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), Identity: admin.IdentityOf(o.cfg.Admin),
+		Anonymous: operate.ParseRole(o.cfg.Admin.Anonymous), Identity: server.IdentityOf(o.cfg.Admin),
 		API: api.New(o.console), Outbox: publishers.New(o.console), Pages: web.New(o.console),
 		Stats: o.Stats, Ready: o.relay.NotReady, Prove: o.console.Prove, Metrics: metrics{o},
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/middleware"
@@ -51,7 +51,7 @@ func program(texts ...string) (cfg *outrider.Config, cleanup func(), err error) 
 		Routes:       []config.Route{{Name: "orders", From: "app", Targets: []string{"bus"}}},
 	})
 	if err == nil {
-		_, err = admin.Init(context.Background(), cfg)
+		_, err = operate.Init(context.Background(), cfg)
 	}
 	for _, text := range texts {
 		var event outbox.Envelope
@@ -59,7 +59,7 @@ func program(texts ...string) (cfg *outrider.Config, cleanup func(), err error) 
 			event, err = outbox.New("order.placed").Group("order-1").JSON(text).Build()
 		}
 		if err == nil {
-			err = admin.Publish(context.Background(), cfg, "app", event)
+			err = operate.Publish(context.Background(), cfg, "app", event)
 		}
 	}
 	return cfg, func() { _ = os.RemoveAll(dir) }, err
@@ -192,10 +192,10 @@ func ExampleWithListeners() {
 	}
 	event, err := placed.New(order{Number: 1}).Group("customer-7").Build()
 	if err == nil {
-		_, err = admin.Init(ctx, cfg)
+		_, err = operate.Init(ctx, cfg)
 	}
 	if err == nil {
-		err = admin.Publish(ctx, cfg, "app", event)
+		err = operate.Publish(ctx, cfg, "app", event)
 	}
 	if err == nil {
 		err = relay.Run(ctx)

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/server"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/relay"
@@ -28,9 +29,9 @@ type Outrider struct {
 	options assembly.Options
 	log     *slog.Logger
 	relay   *relay.Relay
-	admin   *admin.Server
-	console *admin.Console // the console of the admin server
-	begun   atomic.Bool    // Run was called
+	admin   *server.Server
+	console *console.Console // the console of the admin server
+	begun   atomic.Bool      // Run was called
 }
 
 // New checks that the options fit the configuration. Nothing is connected yet.

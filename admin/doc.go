@@ -1,26 +1,9 @@
-// Package admin is for operating relays: the HTTP server of a running relay, and the
-// operator's commands, which work on tables and state from any process.
+// Package admin is for operating relays. Its packages:
 //
-// # Commands
-//
-// Each takes a configuration and returns what it did or found; the command line tool
-// prints it. [Init] and [InitSQL] create tables or print the statements. [Doctor]
-// examines everything that a configuration needs. [Tail] and [Publish] show and write
-// rows. An [Operator] works on the state: lanes, lag, pauses, parked messages, seek,
-// rebase and retention.
-//
-// # Server
-//
-//	GET /livez    200 while the process can answer
-//	GET /readyz   200 while it delivers or stands by, 503 with the reason otherwise
-//	GET /routes   what this process knows of its routes, as JSON; needs a token when tokens are configured
-//	GET /metrics  Prometheus text format; likewise
-//
-// [Listen] serves health checks and Prometheus metrics.
-// Every request passes the same guard, also those of added handlers: it accepts only the
-// server's own names, refuses requests of other sites' pages, bounds headers,
-// bodies, times and connections, and requires a token on all paths but the first two.
-//
-// It shows counters and addresses with their secrets masked, never payloads.
-// Groups, event ids and URLs are not metric labels: they would be unbounded.
+//   - [github.com/outriderhq/outrider/admin/operate]: the operator's commands, which work on tables and state from any process.
+//   - [github.com/outriderhq/outrider/admin/status]: the state of a route and its cause.
+//   - [github.com/outriderhq/outrider/admin/doctor]: checks of everything that a configuration needs.
+//   - [github.com/outriderhq/outrider/admin/console]: what a running relay keeps for its operators.
+//   - [github.com/outriderhq/outrider/admin/server]: the HTTP server of a relay, with authentication.
+//   - [github.com/outriderhq/outrider/admin/api] and [github.com/outriderhq/outrider/admin/web]: what it answers.
 package admin

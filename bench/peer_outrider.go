@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -116,7 +117,7 @@ func (e embedded) create(ctx context.Context, db *pgx.Conn, j job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil {
+	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
 	}
 	return e.table.fill(ctx, db)
@@ -128,7 +129,7 @@ func (e embedded) relay(ctx context.Context, j job) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	admin.TuneMemory(cfg) // as `outrider run` does
+	doctor.TuneMemory(cfg) // as `outrider run` does
 	o, err := outrider.New(cfg, append(e.options, outrider.WithLogger(log))...)
 	if err != nil {
 		return err

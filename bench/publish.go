@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv/provision"
 	"github.com/outriderhq/outrider/internal/testenv/server"
 )
@@ -90,13 +90,13 @@ func emptyOutbox(ctx context.Context, pool *pgxpool.Pool, cfg *outrider.Config, 
 	if _, err := pool.Exec(ctx, "DROP SCHEMA public CASCADE; CREATE SCHEMA public"); err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil {
+	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
 	}
 	if !trigger {
 		return nil
 	}
-	_, err := admin.InitWake(ctx, cfg)
+	_, err := operate.InitWake(ctx, cfg)
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // flatRows is the backlog that the others are compared with.
@@ -101,12 +101,12 @@ func (l laden) rewind(ctx context.Context, db *pgx.Conn) (err error) {
 	if err != nil {
 		return err
 	}
-	op, err := admin.NewOperator(ctx, cfg)
+	op, err := operate.NewOperator(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, op.Close()) }()
-	move, err := op.PlanSeek(ctx, "orders", admin.Place{Position: int64(l.retained) + 1})
+	move, err := op.PlanSeek(ctx, "orders", operate.Place{Position: int64(l.retained) + 1})
 	if err != nil {
 		return err
 	}

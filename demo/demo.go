@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // Options says how the demo runs.
@@ -76,7 +76,7 @@ func (d *demo) build(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil {
+	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
 	}
 	if d.shop, err = openShop(ctx, path); err != nil {

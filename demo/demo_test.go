@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,7 +86,7 @@ func TestARolledBackSaleLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Init(t.Context(), cfg); err != nil {
+	if _, err := operate.Init(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	s, err := openShop(t.Context(), path)

@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
@@ -107,7 +107,7 @@ func Start(tb testing.TB, opts ...Option) *Kit {
 		}}},
 	})
 	k.must("the configuration", err)
-	_, err = admin.Init(tb.Context(), k.cfg)
+	_, err = operate.Init(tb.Context(), k.cfg)
 	k.must("the tables", err)
 	logger := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	k.relay, err = outrider.New(k.cfg, append([]outrider.Option{

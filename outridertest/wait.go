@@ -11,7 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/log"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -50,7 +50,7 @@ func (k *Kit) Wait(n int) []outbox.Envelope {
 func (k *Kit) Dead() []adapters.Parked {
 	k.tb.Helper()
 	k.Delivered()
-	op, err := admin.NewOperator(k.tb.Context(), k.cfg)
+	op, err := operate.NewOperator(k.tb.Context(), k.cfg)
 	k.must("look at dead messages", err)
 	defer func() { k.must("look at dead messages", op.Close()) }()
 	var dead []adapters.Parked

@@ -12,7 +12,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // Prefix begins the paths of this version.
@@ -24,8 +26,8 @@ const Prefix = "/api/v1"
 var document []byte
 
 // New returns the handler of everything below [Prefix]. The server in front of it says who
-// calls ([admin.CallerOf]).
-func New(c *admin.Console) http.Handler {
+// calls ([operate.CallerOf]).
+func New(c *console.Console) http.Handler {
 	s := newService(c)
 	mux := http.NewServeMux()
 	for _, op := range s.operations {
@@ -40,11 +42,11 @@ func New(c *admin.Console) http.Handler {
 
 // service has the operations.
 type service struct {
-	console    *admin.Console
+	console    *console.Console
 	operations []*operation
 }
 
-func newService(c *admin.Console) *service {
+func newService(c *console.Console) *service {
 	s := &service{console: c}
 	s.addState()
 	s.addParked()
@@ -57,7 +59,7 @@ func newService(c *admin.Console) *service {
 
 // operation is one operation of the API.
 type operation struct {
-	role                      admin.Role // that callers need
+	role                      operate.Role // that callers need
 	method, path, id, summary string
 	in, out                   reflect.Type // what describes parameters and body, and the answer
 
@@ -67,7 +69,7 @@ type operation struct {
 
 // get describes an operation that only reads.
 func get(path, id, summary string) operation {
-	return operation{role: admin.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
+	return operation{role: operate.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
 }
 
 // add adds an operation. The fields of I with the tags path and query are its parameters, and
@@ -93,7 +95,7 @@ func add[I, O any](s *service, op operation, f func(context.Context, *I) (*O, er
 
 // ServeHTTP implements [http.Handler].
 func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if who := admin.CallerOf(r.Context()); who.Role < op.role {
+	if who := operate.CallerOf(r.Context()); who.Role < op.role {
 		refuse(w, failed(http.StatusForbidden, "this needs the role %s, and the caller has %s: %s", op.role, who.Role, who.HowToGet(op.role)))
 		return
 	}
@@ -105,7 +107,7 @@ func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var body []byte
 		if body, err = json.Marshal(out); err == nil {
 			w.Header().Set("Content-Type", "application/json")
-			if r.Method == http.MethodGet && admin.Unchanged(w, r, body) {
+			if r.Method == http.MethodGet && server.Unchanged(w, r, body) {
 				return
 			}
 			_, _ = w.Write(body) // the client may have gone
@@ -139,7 +141,7 @@ func invalid(format string, args ...any) error {
 func refuse(w http.ResponseWriter, err error) {
 	p, ok := errors.AsType[*Problem](err)
 	if !ok {
-		status := admin.StatusOf(err)
+		status := server.StatusOf(err)
 		p = &Problem{status, http.StatusText(status), err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
@@ -182,7 +184,7 @@ func checkText(pairs ...string) error {
 }
 
 // known refuses a route that neither the configuration nor the state has.
-func known(ctx context.Context, op *admin.Operator, route string) error {
+func known(ctx context.Context, op *operate.Operator, route string) error {
 	ok, err := op.Knows(ctx, route)
 	if err != nil || ok {
 		return err

@@ -22,7 +22,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -98,7 +98,7 @@ routes: {orders: {from: app, to: hook}}
 	cfg, err := read()
 	must(t, err)
 	s.cfg = cfg
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	s.relay, err = outrider.New(cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&s.heard, nil))), outrider.WithReload(read))
 	must(t, err)
@@ -123,7 +123,7 @@ func (s *site) publish(id, payload string) {
 	s.t.Helper()
 	e, err := outbox.New("order.created").RawJSON([]byte(payload)).ID(id).Group("g-" + id).Build()
 	must(s.t, err)
-	must(s.t, admin.Publish(s.t.Context(), s.cfg, "app", e))
+	must(s.t, operate.Publish(s.t.Context(), s.cfg, "app", e))
 }
 
 // ask sends a request and returns the answer as JSON.

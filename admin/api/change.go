@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // Author is recorded in the audit log for a change.
@@ -99,18 +100,18 @@ type reloadOut struct {
 }
 
 func (s *service) addChanges() {
-	post := func(role admin.Role, path, id, summary string) operation {
+	post := func(role operate.Role, path, id, summary string) operation {
 		return operation{role: role, method: http.MethodPost, path: path, id: id, summary: summary}
 	}
-	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address or a group of it"), s.pause)
-	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address or a group of it"), s.resume)
-	add(s, post(admin.RoleAdmin, "/routes/{route}/seek", "seek", "Move a route to another place in its table"), s.seek)
-	add(s, post(admin.RoleAdmin, "/routes/{route}/rebase", "rebase", "Reposition a route's cursor after its database was restored, or its table renamed"), s.rebase)
-	add(s, post(admin.RoleAdmin, "/routes/{route}/forget", "forget", "Delete the cursors, parked messages and pauses of a route that is gone"), s.forget)
-	add(s, post(admin.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
-	add(s, post(admin.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
-	add(s, post(admin.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
-	reload := post(admin.RoleAdmin, "/reload", "reload", "Read the configuration file again and put it to work")
+	add(s, post(operate.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address or a group of it"), s.pause)
+	add(s, post(operate.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address or a group of it"), s.resume)
+	add(s, post(operate.RoleAdmin, "/routes/{route}/seek", "seek", "Move a route to another place in its table"), s.seek)
+	add(s, post(operate.RoleAdmin, "/routes/{route}/rebase", "rebase", "Reposition a route's cursor after its database was restored, or its table renamed"), s.rebase)
+	add(s, post(operate.RoleAdmin, "/routes/{route}/forget", "forget", "Delete the cursors, parked messages and pauses of a route that is gone"), s.forget)
+	add(s, post(operate.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
+	add(s, post(operate.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
+	add(s, post(operate.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
+	reload := post(operate.RoleAdmin, "/reload", "reload", "Read the configuration file again and put it to work")
 	reload.before = func(w http.ResponseWriter) { // it waits for deliveries in flight, longer than others may take
 		patience := s.console.Config().DrainTimeout.Std() + time.Minute
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // a mounted handler may have none
@@ -118,16 +119,16 @@ func (s *service) addChanges() {
 	add(s, reload, s.reload)
 }
 
-func author(ctx context.Context, a Author) string { return admin.CallerOf(ctx).Author(a.By) }
+func author(ctx context.Context, a Author) string { return operate.CallerOf(ctx).Author(a.By) }
 
 func (s *service) pause(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
-	return s.pausing(ctx, in, func(op *admin.Operator) (bool, error) {
+	return s.pausing(ctx, in, func(op *operate.Operator) (bool, error) {
 		return op.Pause(ctx, adapters.Pause{Route: in.Route, Address: in.Body.Address, Group: in.Body.Group, Reason: in.Body.Reason, By: author(ctx, in.Body.Author)})
 	})
 }
 
 func (s *service) resume(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
-	return s.pausing(ctx, in, func(op *admin.Operator) (bool, error) {
+	return s.pausing(ctx, in, func(op *operate.Operator) (bool, error) {
 		if in.Body.Group != "" {
 			return op.ResumeGroup(ctx, in.Route, in.Body.Group, author(ctx, in.Body.Author))
 		}
@@ -135,15 +136,15 @@ func (s *service) resume(ctx context.Context, in *pauseIn) (*one[PauseResult], e
 	})
 }
 
-func (s *service) pausing(ctx context.Context, in *pauseIn, f func(*admin.Operator) (bool, error)) (*one[PauseResult], error) {
+func (s *service) pausing(ctx context.Context, in *pauseIn, f func(*operate.Operator) (bool, error)) (*one[PauseResult], error) {
 	if err := checkText("address", in.Body.Address, "group", in.Body.Group, "reason", in.Body.Reason, "by", in.Body.By); err != nil {
 		return nil, err
 	}
 	if in.Body.Address != "" && in.Body.Group != "" {
 		return nil, invalid("give an address or a group, not both")
 	}
-	out := &one[PauseResult]{PauseResult{Route: in.Route, Address: admin.ShownAddress(in.Body.Address), Group: in.Body.Group}}
-	return out, s.console.Use(ctx, func(op *admin.Operator) (err error) {
+	out := &one[PauseResult]{PauseResult{Route: in.Route, Address: operate.ShownAddress(in.Body.Address), Group: in.Body.Group}}
+	return out, s.console.Use(ctx, func(op *operate.Operator) (err error) {
 		if err := known(ctx, op, in.Route); err != nil {
 			return err
 		}
@@ -159,12 +160,12 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[MoveResult], error
 	if err := checkText("by", in.Body.By, "to", in.Body.To); err != nil {
 		return nil, err
 	}
-	to, err := admin.ParsePlace(in.Body.To, time.Now())
+	to, err := operate.ParsePlace(in.Body.To, time.Now())
 	if err != nil {
 		return nil, invalid("to: %v", err)
 	}
 	out := &one[MoveResult]{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		if err := known(ctx, op, in.Route); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[MoveResult], error
 }
 
 // relocate carries a plan out, unless it is only to be shown.
-func relocate(ctx context.Context, op *admin.Operator, plan *admin.Relocation, dryRun bool, by Author) (MoveResult, error) {
+func relocate(ctx context.Context, op *operate.Operator, plan *operate.Relocation, dryRun bool, by Author) (MoveResult, error) {
 	r := MoveResult{Route: plan.Route, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows, SkippedLate: plan.Late.Rows,
 		AtLeast: plan.Again.More || plan.Skipped.More, Counted: plan.Counted, Owners: append([]string{}, plan.Owners...)}
 	if dryRun {
@@ -200,7 +201,7 @@ func (s *service) change(action adapters.ParkedAction) func(context.Context, *pa
 			return nil, err
 		}
 		out := &one[ParkedResult]{ParkedResult{DryRun: in.Body.DryRun, Matching: []CountView{}}}
-		return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		return out, s.console.Use(ctx, func(op *operate.Operator) error {
 			if c.Filter.Route != "" {
 				if err := known(ctx, op, c.Filter.Route); err != nil {
 					return err
@@ -220,7 +221,7 @@ func (s *service) change(action adapters.ParkedAction) func(context.Context, *pa
 			limited, cancel := context.WithTimeout(ctx, requestTime)
 			defer cancel()
 			c.Filter.Limit = cmp.Or(in.Body.Limit, 10_000)
-			out.Body.Changed, err = op.ChangeParked(limited, c, admin.Pace{})
+			out.Body.Changed, err = op.ChangeParked(limited, c, operate.Pace{})
 			out.Body.More = out.Body.Changed < out.Body.Total
 			if limited.Err() != nil && out.Body.Changed > 0 {
 				return nil // what is left is for the next request
@@ -251,7 +252,7 @@ func (o *ParkedOrder) command(action adapters.ParkedAction, by string) (adapters
 
 func (s *service) reload(ctx context.Context, _ *struct{}) (*reloadOut, error) {
 	if err := s.console.Reload(ctx, author(ctx, Author{})); err != nil {
-		if status := admin.StatusOf(err); status != http.StatusInternalServerError {
+		if status := server.StatusOf(err); status != http.StatusInternalServerError {
 			return nil, err
 		}
 		return nil, failed(http.StatusConflict, "%v", err)

@@ -14,7 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 var update = flag.Bool("update", false, "write openapi.json anew")
@@ -30,14 +31,14 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	describe[RouteIn, one[RouteView]](&d, "get-route")
 	describe[Page, list[SourceView]](&d, "list-sources")
 	describe[Page, list[DestinationView]](&d, "list-destinations")
-	describe[lanesIn, list[admin.RouteStatus]](&d, "list-lanes")
-	describe[Page, list[admin.Member]](&d, "list-instances")
+	describe[lanesIn, list[status.RouteStatus]](&d, "list-lanes")
+	describe[Page, list[status.Member]](&d, "list-instances")
 	describe[struct{}, one[ConfigView]](&d, "get-config")
 	describe[auditIn, auditOut](&d, "list-audit")
 	describe[parkedIn, parkedOut](&d, "list-parked")
 	describe[messageIn, one[ParkedView]](&d, "get-parked")
 	describe[failuresIn, failuresOut](&d, "list-failures")
-	describe[eventIn, one[admin.Journey]](&d, "get-event")
+	describe[eventIn, one[operate.Journey]](&d, "get-event")
 	for _, id := range []string{"pause", "resume"} {
 		describe[pauseIn, one[PauseResult]](&d, id)
 	}
@@ -49,7 +50,7 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	for _, id := range []string{"get-retention", "retain"} {
 		describe[struct{}, one[RetentionReport]](&d, id)
 	}
-	describe[struct{}, one[admin.Build]](&d, "get-version")
+	describe[struct{}, one[operate.Build]](&d, "get-version")
 	for _, id := range []string{"redrive", "skip", "purge"} {
 		describe[parkedOrderIn, one[ParkedResult]](&d, id)
 	}
@@ -59,8 +60,8 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	describe[topicIn, one[TopicResult]](&d, "create-topic")
 	describe[probeIn, one[ProbeResult]](&d, "probe")
 	describe[removeIn, one[RemoveResult]](&d, "remove-instance")
-	describe[operationsIn, list[admin.OperationView]](&d, "list-operations")
-	describe[OperationIn, one[admin.OperationView]](&d, "get-operation")
+	describe[operationsIn, list[operate.OperationView]](&d, "list-operations")
+	describe[OperationIn, one[operate.OperationView]](&d, "get-operation")
 	describe[operationOrderIn, one[OperationsOrdered]](&d, "create-operation")
 	for _, id := range []string{"stop-operation", "resume-operation"} {
 		describe[operationChangeIn, one[OperationChanged]](&d, id)

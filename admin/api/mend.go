@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 type transactionsIn struct {
@@ -14,7 +14,7 @@ type transactionsIn struct {
 
 type transactionsOut struct {
 	Body struct {
-		Items []admin.Transaction `json:"items" nullable:"false" doc:"The longest first."`
+		Items []operate.Transaction `json:"items" nullable:"false" doc:"The longest first."`
 	}
 }
 
@@ -29,8 +29,8 @@ type endIn struct{ Body EndOrder }
 
 // EndResult is the transaction that was ended.
 type EndResult struct {
-	Ended       bool               `json:"ended" doc:"false: that very transaction has ended already, and nothing was changed."`
-	Transaction *admin.Transaction `json:"transaction,omitempty"`
+	Ended       bool                 `json:"ended" doc:"false: that very transaction has ended already, and nothing was changed."`
+	Transaction *operate.Transaction `json:"transaction,omitempty"`
 }
 
 // TopicOrder is a topic to be created.
@@ -83,12 +83,12 @@ type RemoveResult struct {
 // addMending adds what ends trouble outside of Outrider.
 func (s *service) addMending() {
 	transactions := get("/transactions", "list-transactions", "Transactions that have been open so long that rows wait for them, and that can be ended")
-	transactions.role = admin.RoleAdmin // it shows statements
+	transactions.role = operate.RoleAdmin // it shows statements
 	add(s, transactions, s.transactions)
-	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/transactions/end", id: "end-transaction", summary: "Roll a transaction back by ending its session"}, s.endTransaction)
-	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/destinations/{destination}/topics", id: "create-topic", summary: "Create a topic that the destination may deliver to"}, s.createTopic)
-	add(s, operation{role: admin.RoleOperate, method: http.MethodPost, path: "/routes/{route}/probe", id: "probe", summary: "Try an address that is down at once, in this instance"}, s.probe)
-	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/instances/{instance}/remove", id: "remove-instance", summary: "Take an instance's lanes away and delete its registration; one that runs joins again"}, s.removeInstance)
+	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/transactions/end", id: "end-transaction", summary: "Roll a transaction back by ending its session"}, s.endTransaction)
+	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/destinations/{destination}/topics", id: "create-topic", summary: "Create a topic that the destination may deliver to"}, s.createTopic)
+	add(s, operation{role: operate.RoleOperate, method: http.MethodPost, path: "/routes/{route}/probe", id: "probe", summary: "Try an address that is down at once, in this instance"}, s.probe)
+	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/instances/{instance}/remove", id: "remove-instance", summary: "Take an instance's lanes away and delete its registration; one that runs joins again"}, s.removeInstance)
 }
 
 func (s *service) transactions(ctx context.Context, in *transactionsIn) (*transactionsOut, error) {
@@ -98,7 +98,7 @@ func (s *service) transactions(ctx context.Context, in *transactionsIn) (*transa
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	out := &transactionsOut{}
-	return out, s.console.Use(limited, func(op *admin.Operator) (err error) {
+	return out, s.console.Use(limited, func(op *operate.Operator) (err error) {
 		out.Body.Items, err = op.Transactions(limited, in.Source)
 		return err
 	})
@@ -111,7 +111,7 @@ func (s *service) endTransaction(ctx context.Context, in *endIn) (*one[EndResult
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	out := &one[EndResult]{}
-	return out, s.console.Use(limited, func(op *admin.Operator) (err error) {
+	return out, s.console.Use(limited, func(op *operate.Operator) (err error) {
 		out.Body.Transaction, err = op.EndTransaction(limited, in.Body.Source, in.Body.ID, author(ctx, in.Body.Author))
 		out.Body.Ended = out.Body.Transaction != nil
 		return err
@@ -130,7 +130,7 @@ func (s *service) createTopic(ctx context.Context, in *topicIn) (*one[TopicResul
 }
 
 func (s *service) probe(ctx context.Context, in *probeIn) (*one[ProbeResult], error) {
-	err := s.console.Use(ctx, func(op *admin.Operator) error { return known(ctx, op, in.Route) })
+	err := s.console.Use(ctx, func(op *operate.Operator) error { return known(ctx, op, in.Route) })
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (s *service) removeInstance(ctx context.Context, in *removeIn) (*one[Remove
 		return nil, err
 	}
 	out := &one[RemoveResult]{RemoveResult{Instance: in.Instance}}
-	return out, s.console.Use(ctx, func(op *admin.Operator) (err error) {
+	return out, s.console.Use(ctx, func(op *operate.Operator) (err error) {
 		out.Body.Removed, err = op.RemoveInstance(ctx, in.Instance, author(ctx, in.Body))
 		return err
 	})

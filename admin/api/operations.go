@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // OperationOrder orders an operation.
@@ -27,11 +27,11 @@ type operationOrderIn struct{ Body OperationOrder }
 
 // OperationsOrdered is what an order is about, and the operations that it became.
 type OperationsOrdered struct {
-	DryRun     bool                  `json:"dry_run"`
-	Matching   []CountView           `json:"matching" nullable:"false" doc:"Messages that are concerned now; of a seek none."`
-	Routes     []string              `json:"routes" nullable:"false" doc:"Of a seek: the routes."`
-	Total      int                   `json:"total" doc:"Messages or routes."`
-	Operations []admin.OperationView `json:"operations" nullable:"false" doc:"One for each state store that has some; none for a dry run, or when nothing matches."`
+	DryRun     bool                    `json:"dry_run"`
+	Matching   []CountView             `json:"matching" nullable:"false" doc:"Messages that are concerned now; of a seek none."`
+	Routes     []string                `json:"routes" nullable:"false" doc:"Of a seek: the routes."`
+	Total      int                     `json:"total" doc:"Messages or routes."`
+	Operations []operate.OperationView `json:"operations" nullable:"false" doc:"One for each state store that has some; none for a dry run, or when nothing matches."`
 }
 
 // OperationIn names an operation.
@@ -51,13 +51,13 @@ type operationsIn struct {
 
 // OperationChanged is an operation after a stop or resume.
 type OperationChanged struct {
-	Changed   bool                `json:"changed" doc:"false: it was so already, or has ended."`
-	Operation admin.OperationView `json:"operation"`
+	Changed   bool                  `json:"changed" doc:"false: it was so already, or has ended."`
+	Operation operate.OperationView `json:"operation"`
 }
 
 func (s *service) addOperations() {
 	post := func(path, id, summary string) operation {
-		return operation{role: admin.RoleOperate, method: http.MethodPost, path: path, id: id, summary: summary}
+		return operation{role: operate.RoleOperate, method: http.MethodPost, path: path, id: id, summary: summary}
 	}
 	add(s, get("/operations", "list-operations", "Operations, the newest first"), s.listOperations)
 	add(s, get("/operations/{id}", "get-operation", "One operation"), s.operation)
@@ -66,16 +66,16 @@ func (s *service) addOperations() {
 	add(s, post("/operations/{id}/resume", "resume-operation", "Resume a stopped or failed operation; a purge or seek needs the role admin"), s.resumeOperation)
 }
 
-func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[admin.OperationView], error) {
+func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[operate.OperationView], error) {
 	if err := checkText("after", in.After); err != nil {
 		return nil, err
 	}
-	out := &list[admin.OperationView]{}
-	out.Body.Items = []admin.OperationView{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	out := &list[operate.OperationView]{}
+	out.Body.Items = []operate.OperationView{}
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		found, err := op.Operations(ctx, adapters.OperationFilter{Active: in.Active, Before: in.After, Limit: in.Limit + 1})
 		for i := range found[:min(len(found), in.Limit)] {
-			out.Body.Items = append(out.Body.Items, admin.ViewOperation(&found[i]))
+			out.Body.Items = append(out.Body.Items, operate.ViewOperation(&found[i]))
 		}
 		if len(found) > in.Limit {
 			out.Body.Next = found[in.Limit-1].ID
@@ -84,31 +84,31 @@ func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[a
 	})
 }
 
-func (s *service) operation(ctx context.Context, in *OperationIn) (*one[admin.OperationView], error) {
+func (s *service) operation(ctx context.Context, in *OperationIn) (*one[operate.OperationView], error) {
 	if err := checkText("id", in.ID); err != nil {
 		return nil, err
 	}
-	out := &one[admin.OperationView]{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	out := &one[operate.OperationView]{}
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		o, err := op.Operation(ctx, in.ID)
 		if err == nil {
-			out.Body = admin.ViewOperation(&o)
+			out.Body = operate.ViewOperation(&o)
 		}
 		return err
 	})
 }
 
 // roleFor is what a caller needs to order a kind of operation.
-func roleFor(kind adapters.OperationKind) admin.Role {
+func roleFor(kind adapters.OperationKind) operate.Role {
 	if kind == adapters.OperationPurge || kind == adapters.OperationSeek {
-		return admin.RoleAdmin
+		return operate.RoleAdmin
 	}
-	return admin.RoleOperate
+	return operate.RoleOperate
 }
 
 // may refuses callers that may not order a kind of operation.
 func may(ctx context.Context, kind adapters.OperationKind) error {
-	if who := admin.CallerOf(ctx); who.Role < roleFor(kind) {
+	if who := operate.CallerOf(ctx); who.Role < roleFor(kind) {
 		return failed(http.StatusForbidden, "a %s needs the role %s, and the caller has %s", kind, roleFor(kind), who.Role)
 	}
 	return nil
@@ -122,8 +122,8 @@ func (s *service) order(ctx context.Context, in *operationOrderIn) (*one[Operati
 	if err != nil {
 		return nil, err
 	}
-	out := &one[OperationsOrdered]{OperationsOrdered{DryRun: in.Body.DryRun, Matching: []CountView{}, Operations: []admin.OperationView{}}}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	out := &one[OperationsOrdered]{OperationsOrdered{DryRun: in.Body.DryRun, Matching: []CountView{}, Operations: []operate.OperationView{}}}
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		if order.Filter.Route != "" {
 			if err := known(ctx, op, order.Filter.Route); err != nil {
 				return err
@@ -142,15 +142,15 @@ func (s *service) order(ctx context.Context, in *operationOrderIn) (*one[Operati
 		}
 		started, err := op.StartOperation(ctx, plan)
 		for i := range started {
-			out.Body.Operations = append(out.Body.Operations, admin.ViewOperation(&started[i]))
+			out.Body.Operations = append(out.Body.Operations, operate.ViewOperation(&started[i]))
 		}
 		return err
 	})
 }
 
 // order checks an order, by the rules of the command line.
-func (o *OperationOrder) order(by string) (admin.OperationOrder, error) {
-	order := admin.OperationOrder{Kind: adapters.OperationKind(o.Kind), Rate: float64(o.Rate), By: by}
+func (o *OperationOrder) order(by string) (operate.OperationOrder, error) {
+	order := operate.OperationOrder{Kind: adapters.OperationKind(o.Kind), Rate: float64(o.Rate), By: by}
 	if order.Kind != adapters.OperationSeek {
 		if len(o.Routes) > 0 || o.To != "" {
 			return order, invalid("routes and to are of a seek; a %s takes a route", o.Kind)
@@ -175,7 +175,7 @@ func (o *OperationOrder) order(by string) (admin.OperationOrder, error) {
 			return order, err
 		}
 	}
-	to, err := admin.ParsePlace(o.To, time.Now())
+	to, err := operate.ParsePlace(o.To, time.Now())
 	if err != nil {
 		return order, invalid("to: %v", err)
 	}
@@ -184,13 +184,13 @@ func (o *OperationOrder) order(by string) (admin.OperationOrder, error) {
 }
 
 func (s *service) stopOperation(ctx context.Context, in *operationChangeIn) (*one[OperationChanged], error) {
-	return s.switchOperation(ctx, in, func(op *admin.Operator, _ adapters.OperationKind) (bool, error) {
+	return s.switchOperation(ctx, in, func(op *operate.Operator, _ adapters.OperationKind) (bool, error) {
 		return op.StopOperation(ctx, in.ID, author(ctx, in.Body))
 	})
 }
 
 func (s *service) resumeOperation(ctx context.Context, in *operationChangeIn) (*one[OperationChanged], error) {
-	return s.switchOperation(ctx, in, func(op *admin.Operator, kind adapters.OperationKind) (bool, error) {
+	return s.switchOperation(ctx, in, func(op *operate.Operator, kind adapters.OperationKind) (bool, error) {
 		if err := may(ctx, kind); err != nil {
 			return false, err
 		}
@@ -199,13 +199,13 @@ func (s *service) resumeOperation(ctx context.Context, in *operationChangeIn) (*
 }
 
 func (s *service) switchOperation(ctx context.Context, in *operationChangeIn,
-	f func(*admin.Operator, adapters.OperationKind) (bool, error),
+	f func(*operate.Operator, adapters.OperationKind) (bool, error),
 ) (*one[OperationChanged], error) {
 	if err := checkText("id", in.ID, "by", in.Body.By); err != nil {
 		return nil, err
 	}
 	out := &one[OperationChanged]{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		o, err := op.Operation(ctx, in.ID)
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (s *service) switchOperation(ctx context.Context, in *operationChangeIn,
 			return err
 		}
 		if o, err = op.Operation(ctx, in.ID); err == nil {
-			out.Body.Operation = admin.ViewOperation(&o)
+			out.Body.Operation = operate.ViewOperation(&o)
 		}
 		return err
 	})

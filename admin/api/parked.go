@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // ParkedView is a parked message.
@@ -56,7 +57,7 @@ func (q *ParkedQuery) filter(status string) (adapters.ParkedFilter, error) {
 	var failure int64
 	if q.Failure != "" {
 		var err error
-		if failure, err = admin.ParseFailure(q.Failure); err != nil {
+		if failure, err = operate.ParseFailure(q.Failure); err != nil {
 			return adapters.ParkedFilter{}, invalid("%v", err)
 		}
 	}
@@ -92,8 +93,8 @@ type failuresIn struct {
 
 type failuresOut struct {
 	Body struct {
-		Items []admin.Failure `json:"items" nullable:"false"`
-		More  bool            `json:"more,omitempty" doc:"There are more messages than were looked at: counts are too low."`
+		Items []operate.Failure `json:"items" nullable:"false"`
+		More  bool              `json:"more,omitempty" doc:"There are more messages than were looked at: counts are too low."`
 	}
 }
 
@@ -119,7 +120,7 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 		return nil, err
 	}
 	if f.Route != "" {
-		if err := s.console.Use(ctx, func(op *admin.Operator) error { return known(ctx, op, f.Route) }); err != nil {
+		if err := s.console.Use(ctx, func(op *operate.Operator) error { return known(ctx, op, f.Route) }); err != nil {
 			return nil, err
 		}
 	}
@@ -139,18 +140,18 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 }
 
 func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView], error) {
-	if in.Payload && admin.CallerOf(ctx).Role < admin.RoleOperate {
+	if in.Payload && operate.CallerOf(ctx).Role < operate.RoleOperate {
 		return nil, failed(http.StatusForbidden, "payloads need the role operate")
 	}
 	out := &one[ParkedView]{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		if err := known(ctx, op, in.Route); err != nil {
 			return err
 		}
 		lane := adapters.LaneRef{Route: in.Route, Slot: in.Slot}
-		bytes := admin.GlanceBytes
+		bytes := operate.GlanceBytes
 		if in.Payload {
-			bytes = admin.WholeBytes
+			bytes = operate.WholeBytes
 		}
 		rows, err := op.ParkedWhole(ctx, adapters.ParkedFilter{Route: in.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: in.Seq - 1}}, bytes)
 		if err != nil {
@@ -167,19 +168,19 @@ func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView],
 
 func (s *service) failures(ctx context.Context, in *failuresIn) (*failuresOut, error) {
 	out := &failuresOut{}
-	return out, s.console.Search(ctx, func(ctx context.Context, op *admin.Operator) error {
+	return out, s.console.Search(ctx, func(ctx context.Context, op *operate.Operator) error {
 		if in.Route != "" {
 			if err := known(ctx, op, in.Route); err != nil {
 				return err
 			}
 		}
 		found, more, err := op.Failures(ctx, in.Route)
-		out.Body.Items, out.Body.More = append([]admin.Failure{}, found...), more
+		out.Body.Items, out.Body.More = append([]operate.Failure{}, found...), more
 		return err
 	})
 }
 
-func (s *service) event(ctx context.Context, in *eventIn) (*one[admin.Journey], error) {
+func (s *service) event(ctx context.Context, in *eventIn) (*one[operate.Journey], error) {
 	if err := checkText("id", in.ID); err != nil {
 		return nil, err
 	}
@@ -187,10 +188,10 @@ func (s *service) event(ctx context.Context, in *eventIn) (*one[admin.Journey], 
 	if err != nil {
 		return nil, err
 	}
-	return &one[admin.Journey]{*j}, nil
+	return &one[operate.Journey]{*j}, nil
 }
 
-func viewParked(p *admin.ParkedMessage) ParkedView {
+func viewParked(p *operate.ParkedMessage) ParkedView {
 	v := ParkedView{
 		ID: p.ID, Source: p.Source, Table: p.Table, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type,
 		Status: string(p.Status), Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, Error: p.LastError, PayloadBytes: int(p.Size),
@@ -209,7 +210,7 @@ func viewParked(p *admin.ParkedMessage) ParkedView {
 func (v *ParkedView) content(p *adapters.Parked, shown bool) {
 	v.Metadata = map[string]string{}
 	for key, value := range p.Metadata {
-		v.Metadata[key] = admin.Masked
+		v.Metadata[key] = console.Masked
 		if shown {
 			v.Metadata[key] = value
 		}
@@ -221,15 +222,15 @@ func (v *ParkedView) content(p *adapters.Parked, shown bool) {
 	case shown:
 		v.Base64 = p.Payload
 	default:
-		if masked, ok := admin.MaskedJSON(p.Payload); ok {
+		if masked, ok := console.MaskedJSON(p.Payload); ok {
 			v.Payload = masked
 		}
 	}
 }
 
 // parsePlace reads the place that a page begins behind.
-func parsePlace(text string) (admin.ParkedPlace, error) {
-	place, err := admin.ParseParkedPlace(text)
+func parsePlace(text string) (operate.ParkedPlace, error) {
+	place, err := operate.ParseParkedPlace(text)
 	if err != nil {
 		return place, invalid("after: %v", err)
 	}

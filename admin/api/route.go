@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // RebaseOrder repositions the cursors of a route.
@@ -27,7 +27,7 @@ func (s *service) rebase(ctx context.Context, in *rebaseIn) (*one[MoveResult], e
 		return nil, invalid("force and adopt exclude each other")
 	}
 	out := &one[MoveResult]{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		limited, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
 		plan, err := op.Rebasing(limited, in.Route, in.Body.Force, in.Body.Adopt)
@@ -65,7 +65,7 @@ func (s *service) forget(ctx context.Context, in *forgetIn) (*one[ForgetResult],
 		return nil, err
 	}
 	out := &one[ForgetResult]{ForgetResult{Route: in.Route}}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		if err := op.CheckForget(ctx, in.Route, in.Body.Force); err != nil {
 			return err
 		}

@@ -18,8 +18,10 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
-	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 	"github.com/outriderhq/outrider/admin/web"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -106,7 +108,7 @@ func TestSizes(t *testing.T) {
 	}
 	cfg, err := outrider.ParseConfig("test", []byte(text.String()))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
@@ -129,8 +131,8 @@ func TestSizes(t *testing.T) {
 	}
 	before, _ := seqScans()
 
-	console := admin.NewConsole(admin.Relay{Options: assembly.OptionsOf(nil), Config: func() *outrider.Config { return cfg }, Stats: func() []adapters.RouteStats { return nil }})
-	handler := admin.Handler(admin.Config{API: api.New(console), Pages: web.New(console), Anonymous: admin.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
+	console := console.NewConsole(console.Relay{Options: assembly.OptionsOf(nil), Config: func() *outrider.Config { return cfg }, Stats: func() []adapters.RouteStats { return nil }})
+	handler := server.Handler(server.Config{API: api.New(console), Pages: web.New(console), Anonymous: operate.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
 	paths := sizedPaths()
 	ask := func(path string) (int, time.Duration) {
 		begun := time.Now()

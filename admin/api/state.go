@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // RouteView is a route with its cause.
 type RouteView struct {
-	admin.RouteStatus
-	Cause      admin.Cause `json:"cause"`
-	LagSeconds *float64    `json:"lag_seconds,omitempty" doc:"Age of the oldest row that is not settled. Absent: nothing waits, or not known."`
-	InFlight   int         `json:"in_flight" doc:"Messages that this instance has read and not settled."`
-	Delivered  int64       `json:"delivered" doc:"Messages that this instance has delivered since it began."`
-	Rate       *float64    `json:"rate,omitempty" doc:"Messages a second that this instance delivers. Absent: not known yet."`
+	status.RouteStatus
+	Cause      status.Cause `json:"cause"`
+	LagSeconds *float64     `json:"lag_seconds,omitempty" doc:"Age of the oldest row that is not settled. Absent: nothing waits, or not known."`
+	InFlight   int          `json:"in_flight" doc:"Messages that this instance has read and not settled."`
+	Delivered  int64        `json:"delivered" doc:"Messages that this instance has delivered since it began."`
+	Rate       *float64     `json:"rate,omitempty" doc:"Messages a second that this instance delivers. Absent: not known yet."`
 }
 
 // Page is what lists ask for.
@@ -78,7 +80,7 @@ func (s *service) addState() {
 	add(s, get("/audit", "list-audit", "Audit records, the newest first"), s.audit)
 }
 
-func view(snap *admin.Snapshot, r *admin.RouteStatus) RouteView {
+func view(snap *console.Snapshot, r *status.RouteStatus) RouteView {
 	v := RouteView{RouteStatus: *r, Cause: snap.CauseOf(r)}
 	if r.Oldest != nil && r.Behind != nil && *r.Behind > 0 {
 		lag := time.Since(*r.Oldest).Seconds()
@@ -155,12 +157,12 @@ type DestinationView struct {
 // AddressView is an address that is not used now.
 type AddressView struct {
 	Route string `json:"route"`
-	admin.Stop
+	status.Stop
 }
 
 func (s *service) destinations(ctx context.Context, in *Page) (*list[DestinationView], error) {
 	cfg, snap := s.console.Config(), s.console.Status(ctx)
-	down := map[string][]admin.Stop{}
+	down := map[string][]status.Stop{}
 	for i := range snap.Routes {
 		down[snap.Routes[i].Route] = snap.Routes[i].Down
 	}
@@ -201,7 +203,7 @@ func cutLanes(lanes []adapters.LaneStatus, p Page) *list[adapters.LaneStatus] {
 	return cut(lanes, p, key, compareLanes)
 }
 
-func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[admin.RouteStatus], error) {
+func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[status.RouteStatus], error) {
 	snap := s.console.Status(ctx)
 	if snap.Problem != nil {
 		return nil, snap.Problem
@@ -211,19 +213,19 @@ func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[admin.RouteStat
 		lanes = slices.DeleteFunc(slices.Clone(lanes), func(l adapters.LaneStatus) bool { return l.Route != in.Route })
 	}
 	page := cutLanes(lanes, in.Page)
-	out := &list[admin.RouteStatus]{}
-	out.Body.Items, out.Body.Next = admin.EachLane(page.Body.Items), page.Body.Next
+	out := &list[status.RouteStatus]{}
+	out.Body.Items, out.Body.Next = status.EachLane(page.Body.Items), page.Body.Next
 	return out, nil
 }
 
-func (s *service) instances(ctx context.Context, in *Page) (*list[admin.Member], error) {
+func (s *service) instances(ctx context.Context, in *Page) (*list[status.Member], error) {
 	snap := s.console.Status(ctx)
 	if snap.Problem != nil {
 		return nil, snap.Problem
 	}
 	members := slices.Clone(snap.Instances)
-	slices.SortFunc(members, func(a, b admin.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return cut(members, *in, func(m admin.Member) string { return m.ID }, strings.Compare), nil
+	slices.SortFunc(members, func(a, b status.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return cut(members, *in, func(m status.Member) string { return m.ID }, strings.Compare), nil
 }
 
 // ConfigView is the configuration at work.
@@ -261,7 +263,7 @@ type auditOut struct {
 func (s *service) audit(ctx context.Context, in *auditIn) (*auditOut, error) {
 	out := &auditOut{}
 	out.Body.Items = []AuditView{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		records, next, err := op.Audit(ctx, in.Before, in.Limit)
 		for _, r := range records {
 			v := AuditView{ID: r.ID, At: r.At, By: r.By, Role: r.Role, Action: r.Action, Filter: map[string]string{}, Changed: r.Changed}

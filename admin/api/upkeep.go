@@ -5,21 +5,22 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // RetentionReport is what retention removed, or would remove now, by source.
 type RetentionReport struct {
-	Removed bool                  `json:"removed" doc:"false: only counted."`
-	Items   []admin.RetentionView `json:"items" nullable:"false" doc:"Sources that have a retention."`
-	More    bool                  `json:"more" doc:"The time of a request was over: there may be more. Send it again."`
+	Removed bool                    `json:"removed" doc:"false: only counted."`
+	Items   []operate.RetentionView `json:"items" nullable:"false" doc:"Sources that have a retention."`
+	More    bool                    `json:"more" doc:"The time of a request was over: there may be more. Send it again."`
 }
 
 // Examination is what was found out about everything that the configuration needs.
 type Examination struct {
-	Findings []admin.DiagnosisView `json:"findings" nullable:"false"`
-	Broken   int                   `json:"broken"`
-	Warnings int                   `json:"warnings"`
+	Findings []console.DiagnosisView `json:"findings" nullable:"false"`
+	Broken   int                     `json:"broken"`
+	Warnings int                     `json:"warnings"`
 }
 
 // RowView is a row of a source, without its payload.
@@ -49,10 +50,10 @@ type tailOut struct {
 func (s *service) addUpkeep() {
 	add(s, get("/tail", "tail", "The newest rows of a source, or of those that a route matches, the newest first: of the last 1,000 positions"), s.tail)
 	examine := get("/doctor", "doctor", "Check everything that the relay needs: what outrider doctor finds, from within the relay")
-	examine.role = admin.RoleOperate // it connects to everything
+	examine.role = operate.RoleOperate // it connects to everything
 	add(s, examine, s.doctor)
 	add(s, get("/retention", "get-retention", "Rows and partitions that retention would remove now, and the routes that still need others"), s.retention)
-	add(s, operation{role: admin.RoleAdmin, method: http.MethodPost, path: "/retention", id: "retain", summary: "Remove now what retention would remove; a running relay does so by itself"}, s.retain)
+	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/retention", id: "retain", summary: "Remove now what retention would remove; a running relay does so by itself"}, s.retain)
 	add(s, get("/version", "get-version", "What the relay was built from"), s.version)
 }
 
@@ -62,7 +63,7 @@ func (s *service) tail(ctx context.Context, in *tailIn) (*tailOut, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	rows, err := s.console.Latest(limited, in.Source, admin.TailOptions{Types: in.Types, Group: in.Group, Max: in.Limit})
+	rows, err := s.console.Latest(limited, in.Source, console.TailOptions{Types: in.Types, Group: in.Group, Max: in.Limit})
 	out := &tailOut{}
 	out.Body.Items = []RowView{}
 	for _, r := range rows {
@@ -79,7 +80,7 @@ func (s *service) doctor(ctx context.Context, _ *struct{}) (*one[Examination], e
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	out := &one[Examination]{}
-	out.Body.Findings, out.Body.Broken, out.Body.Warnings = admin.ViewDiagnoses(s.console.Examine(limited))
+	out.Body.Findings, out.Body.Broken, out.Body.Warnings = console.ViewDiagnoses(s.console.Examine(limited))
 	return out, nil
 }
 
@@ -94,10 +95,10 @@ func (s *service) retain(ctx context.Context, _ *struct{}) (*one[RetentionReport
 func (s *service) retaining(ctx context.Context, dryRun bool) (*one[RetentionReport], error) {
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	out := &one[RetentionReport]{RetentionReport{Removed: !dryRun, Items: []admin.RetentionView{}}}
-	err := s.console.Use(limited, func(op *admin.Operator) error {
+	out := &one[RetentionReport]{RetentionReport{Removed: !dryRun, Items: []operate.RetentionView{}}}
+	err := s.console.Use(limited, func(op *operate.Operator) error {
 		all, err := op.Retain(limited, dryRun, author(ctx, Author{}))
-		out.Body.Items = admin.ViewRetention(all)
+		out.Body.Items = operate.ViewRetention(all)
 		return err
 	})
 	if limited.Err() != nil && ctx.Err() == nil && len(out.Body.Items) > 0 && !dryRun {
@@ -107,6 +108,6 @@ func (s *service) retaining(ctx context.Context, dryRun bool) (*one[RetentionRep
 	return out, err
 }
 
-func (s *service) version(context.Context, *struct{}) (*one[admin.Build], error) {
-	return &one[admin.Build]{admin.Version()}, nil
+func (s *service) version(context.Context, *struct{}) (*one[operate.Build], error) {
+	return &one[operate.Build]{operate.Version()}, nil
 }

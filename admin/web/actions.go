@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // confirmData is what an action will touch.
@@ -29,20 +30,20 @@ type confirmData struct {
 	Numbers []choice // that may be given
 	Back    link
 	Nothing string // why there is nothing to do
-	Samples []admin.ParkedMessage
+	Samples []operate.ParkedMessage
 	Paced   bool // it goes in the background, at a rate
 }
 
 // roles are those that actions need.
-var roles = map[string]admin.Role{
-	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
-	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "rebase": admin.RoleAdmin, "forget": admin.RoleAdmin,
-	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin, "end-transaction": admin.RoleAdmin, "create-topic": admin.RoleAdmin, "probe": admin.RoleOperate, "remove-instance": admin.RoleAdmin,
-	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
+var roles = map[string]operate.Role{
+	"pause": operate.RoleOperate, "resume": operate.RoleOperate, "redrive": operate.RoleOperate, "skip": operate.RoleOperate,
+	"purge": operate.RoleAdmin, "seek": operate.RoleAdmin, "seek-routes": operate.RoleAdmin, "rebase": operate.RoleAdmin, "forget": operate.RoleAdmin,
+	"retain": operate.RoleAdmin, "reload": operate.RoleAdmin, "end-transaction": operate.RoleAdmin, "create-topic": operate.RoleAdmin, "probe": operate.RoleOperate, "remove-instance": operate.RoleAdmin,
+	"stop-operation": operate.RoleOperate, "resume-operation": operate.RoleOperate, // and what the operation itself needs
 }
 
 // confirm shows what an action will touch, and what of it cannot be undone.
-func (s *server) confirm(r *http.Request) (*page, error) {
+func (s *pages) confirm(r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	action := q.Get("action")
 	role, ok := roles[action]
@@ -94,7 +95,7 @@ var titles = map[string]string{
 // samplesMost is how many messages a confirmation shows.
 const samplesMost = 5
 
-func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData) error {
+func (s *pages) confirmParked(ctx context.Context, q url.Values, d *confirmData) error {
 	f, set, err := filterOf(q)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 	}
 	count, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	err = s.console.Search(count, func(count context.Context, op *admin.Operator) (err error) {
+	err = s.console.Search(count, func(count context.Context, op *operate.Operator) (err error) {
 		if d.Counts, err = op.CountParked(count, c); err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 }
 
 // do carries an action out and leads back.
-func (s *server) do(r *http.Request) (*page, error) {
+func (s *pages) do(r *http.Request) (*page, error) {
 	form := r.PostForm
 	action := form.Get("action")
 	role, ok := roles[action]
@@ -211,7 +212,7 @@ func (s *server) do(r *http.Request) (*page, error) {
 	return redirect(back + sign + "notice=" + s.notices.add(said, false)), nil
 }
 
-func (s *server) pausing(ctx context.Context, action string, form url.Values) (said string, err error) {
+func (s *pages) pausing(ctx context.Context, action string, form url.Values) (said string, err error) {
 	route, address, group := form.Get("route"), strings.TrimSpace(form.Get("address")), strings.TrimSpace(form.Get("group"))
 	if address != "" && group != "" {
 		return "", failed(http.StatusUnprocessableEntity, "give an address or a group, not both")
@@ -224,22 +225,22 @@ func (s *server) pausing(ctx context.Context, action string, form url.Values) (s
 		what = "group " + group + " of route " + route
 	}
 	if address != "" {
-		what = "address " + admin.ShownAddress(address) + " of route " + route
+		what = "address " + operate.ShownAddress(address) + " of route " + route
 	}
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
 		if ok, err := op.Knows(ctx, route); err != nil || !ok {
 			return errors.Join(err, unknownRoute(ok, route))
 		}
 		var changed bool
 		var err error
 		if action == "pause" {
-			changed, err = op.Pause(ctx, adapters.Pause{Route: route, Address: address, Group: group, Reason: form.Get("reason"), By: admin.PageAuthor(ctx)})
+			changed, err = op.Pause(ctx, adapters.Pause{Route: route, Address: address, Group: group, Reason: form.Get("reason"), By: operate.PageAuthor(ctx)})
 			said = "Paused " + what + ". Instances finish what is in flight."
 		} else {
 			if group != "" {
-				changed, err = op.ResumeGroup(ctx, route, group, admin.PageAuthor(ctx))
+				changed, err = op.ResumeGroup(ctx, route, group, operate.PageAuthor(ctx))
 			} else {
-				changed, err = op.Resume(ctx, route, address, admin.PageAuthor(ctx))
+				changed, err = op.Resume(ctx, route, address, operate.PageAuthor(ctx))
 			}
 			said = "Resumed " + what + "."
 		}
@@ -265,7 +266,7 @@ func unknownRoute(ok bool, route string) error {
 const requestTime = 20 * time.Second
 
 // change changes at most as many messages as the caller confirmed.
-func (s *server) change(ctx context.Context, action adapters.ParkedAction, form url.Values) (said string, err error) {
+func (s *pages) change(ctx context.Context, action adapters.ParkedAction, form url.Values) (said string, err error) {
 	f, _, err := filterOf(form)
 	if err != nil {
 		return "", err
@@ -274,7 +275,7 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 	if err != nil || count <= 0 {
 		return "", failed(http.StatusUnprocessableEntity, "the form does not say how many messages were confirmed: open the page again")
 	}
-	c := adapters.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: admin.PageAuthor(ctx)}
+	c := adapters.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: operate.PageAuthor(ctx)}
 	c.Filter.Limit = count
 	if count > background {
 		var rate int
@@ -288,8 +289,8 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	changed := 0
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		changed, err = op.ChangeParked(limited, c, admin.Pace{})
+	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
+		changed, err = op.ChangeParked(limited, c, operate.Pace{})
 		return err
 	})
 	if limited.Err() != nil && changed > 0 {
@@ -303,9 +304,9 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 	return said, err
 }
 
-func (s *server) reload(ctx context.Context) (said string, err error) {
-	if err := s.console.Reload(ctx, admin.PageAuthor(ctx)); err != nil {
-		if admin.StatusOf(err) != http.StatusInternalServerError {
+func (s *pages) reload(ctx context.Context) (said string, err error) {
+	if err := s.console.Reload(ctx, operate.PageAuthor(ctx)); err != nil {
+		if server.StatusOf(err) != http.StatusInternalServerError {
 			return "", err
 		}
 		return "", failed(http.StatusConflict, "the configuration was not changed: %v", err)
@@ -314,7 +315,7 @@ func (s *server) reload(ctx context.Context) (said string, err error) {
 }
 
 // pending says what of the file a reload has not applied; nothing: all of it is at work.
-func (s *server) pending() string {
+func (s *pages) pending() string {
 	sections := s.console.Pending()
 	if len(sections) == 0 {
 		return ""

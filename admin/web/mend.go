@@ -10,20 +10,22 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // confirmEnd shows the transaction that will be ended.
-func (s *server) confirmEnd(ctx context.Context, q url.Values, d *confirmData) error {
+func (s *pages) confirmEnd(ctx context.Context, q url.Values, d *confirmData) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	source, id := q.Get("source"), q.Get("transaction")
-	var open []admin.Transaction
-	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
+	var open []operate.Transaction
+	err := s.console.Use(ctx, func(op *operate.Operator) (err error) {
 		open, err = op.Transactions(ctx, source)
 		return err
 	})
-	i := slices.IndexFunc(open, func(t admin.Transaction) bool { return t.ID == id })
+	i := slices.IndexFunc(open, func(t operate.Transaction) bool { return t.ID == id })
 	if err != nil || i < 0 {
 		d.Nothing = "The transaction has ended already."
 		return err
@@ -38,16 +40,16 @@ func (s *server) confirmEnd(ctx context.Context, q url.Values, d *confirmData) e
 	return nil
 }
 
-func (s *server) endTransaction(ctx context.Context, form url.Values) (said string, err error) {
+func (s *pages) endTransaction(ctx context.Context, form url.Values) (said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	var t *admin.Transaction
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		t, err = op.EndTransaction(ctx, form.Get("source"), form.Get("transaction"), admin.PageAuthor(ctx))
+	var t *operate.Transaction
+	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
+		t, err = op.EndTransaction(ctx, form.Get("source"), form.Get("transaction"), operate.PageAuthor(ctx))
 		return err
 	})
 	switch {
-	case err != nil && admin.StatusOf(err) == http.StatusForbidden:
+	case err != nil && server.StatusOf(err) == http.StatusForbidden:
 		return "", failed(http.StatusForbidden, "%v", err)
 	case err != nil || t == nil:
 		return "Nothing changed: the transaction has ended already.", err
@@ -87,7 +89,7 @@ func topicOf(values url.Values) (t adapters.NewTopic, err error) {
 }
 
 // confirmTopic has the brokers check whether they would create a topic.
-func (s *server) confirmTopic(ctx context.Context, q url.Values, d *confirmData) error {
+func (s *pages) confirmTopic(ctx context.Context, q url.Values, d *confirmData) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	destination, topic := q.Get("destination"), adapters.NewTopic{Name: q.Get("topic"), DryRun: true}
@@ -105,14 +107,14 @@ func (s *server) confirmTopic(ctx context.Context, q url.Values, d *confirmData)
 	return nil
 }
 
-func (s *server) createTopic(ctx context.Context, form url.Values) (said string, err error) {
+func (s *pages) createTopic(ctx context.Context, form url.Values) (said string, err error) {
 	topic, err := topicOf(form)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	created, err := s.console.CreateTopic(ctx, form.Get("destination"), topic, admin.PageAuthor(ctx))
+	created, err := s.console.CreateTopic(ctx, form.Get("destination"), topic, operate.PageAuthor(ctx))
 	if !created {
 		return "Nothing changed: topic " + topic.Name + " exists already.", err
 	}
@@ -120,7 +122,7 @@ func (s *server) createTopic(ctx context.Context, form url.Values) (said string,
 }
 
 // probe tries an address at once.
-func (s *server) probe(form url.Values) string {
+func (s *pages) probe(form url.Values) string {
 	address := form.Get("address")
 	if s.console.Probe(form.Get("route"), address) {
 		return "Trying " + address + " now."
@@ -129,9 +131,9 @@ func (s *server) probe(form url.Values) string {
 }
 
 // confirmRemoval shows the instance that will be removed.
-func (s *server) confirmRemoval(ctx context.Context, q url.Values, d *confirmData) {
+func (s *pages) confirmRemoval(ctx context.Context, q url.Values, d *confirmData) {
 	members := s.console.Status(ctx).Instances
-	i := slices.IndexFunc(members, func(m admin.Member) bool { return m.ID == q.Get("instance") })
+	i := slices.IndexFunc(members, func(m status.Member) bool { return m.ID == q.Get("instance") })
 	if i < 0 {
 		d.Nothing = "There is no such instance: it has left."
 		return
@@ -150,10 +152,10 @@ func (s *server) confirmRemoval(ctx context.Context, q url.Values, d *confirmDat
 		"An instance that runs joins again within seconds and gets its share of the lanes. If it takes nothing, restart it or stop it."}
 }
 
-func (s *server) removeInstance(ctx context.Context, form url.Values) (said string, err error) {
+func (s *pages) removeInstance(ctx context.Context, form url.Values) (said string, err error) {
 	id, removed := form.Get("instance"), false
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		removed, err = op.RemoveInstance(ctx, id, admin.PageAuthor(ctx))
+	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
+		removed, err = op.RemoveInstance(ctx, id, operate.PageAuthor(ctx))
 		return err
 	})
 	if !removed {

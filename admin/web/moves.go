@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
-func (s *server) confirmSeek(ctx context.Context, q url.Values, d *confirmData) error {
+func (s *pages) confirmSeek(ctx context.Context, q url.Values, d *confirmData) error {
 	route, to := q.Get("route"), strings.TrimSpace(q.Get("to"))
 	plan, err := s.planSeek(ctx, route, to)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *server) confirmSeek(ctx context.Context, q url.Values, d *confirmData) 
 }
 
 // moves describes what a seek or a rebase does.
-func (d *confirmData) moves(plan *admin.Relocation) {
+func (d *confirmData) moves(plan *operate.Relocation) {
 	d.Grave = true
 	if plan.Counted {
 		d.Count, d.More = plan.Again.Rows+plan.Skipped.Rows, plan.Again.More || plan.Skipped.More
@@ -38,40 +38,40 @@ func (d *confirmData) moves(plan *admin.Relocation) {
 }
 
 // planSeek plans a seek.
-func (s *server) planSeek(ctx context.Context, route, to string) (plan *admin.Relocation, err error) {
-	place, err := admin.ParsePlace(to, time.Now())
+func (s *pages) planSeek(ctx context.Context, route, to string) (plan *operate.Relocation, err error) {
+	place, err := operate.ParsePlace(to, time.Now())
 	if err != nil {
 		return nil, failed(http.StatusUnprocessableEntity, "%v", err)
 	}
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
 		plan, err = op.PlanSeek(ctx, route, place)
 		return err
 	})
 	return plan, err
 }
 
-func (s *server) seek(ctx context.Context, form url.Values) (said string, err error) {
+func (s *pages) seek(ctx context.Context, form url.Values) (said string, err error) {
 	route := form.Get("route")
 	plan, err := s.planSeek(ctx, route, strings.TrimSpace(form.Get("to")))
 	if err != nil {
 		return "", err
 	}
-	err = s.console.Use(ctx, func(op *admin.Operator) error { return op.Relocate(ctx, plan, admin.PageAuthor(ctx)) })
+	err = s.console.Use(ctx, func(op *operate.Operator) error { return op.Relocate(ctx, plan, operate.PageAuthor(ctx)) })
 	return "Route " + route + " continues at " + plan.To + ".", err
 }
 
 // planRebase plans to reposition a route's cursor.
-func (s *server) planRebase(ctx context.Context, values url.Values) (plan *admin.Relocation, err error) {
+func (s *pages) planRebase(ctx context.Context, values url.Values) (plan *operate.Relocation, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
 		plan, err = op.Rebasing(ctx, values.Get("route"), values.Get("force") != "", values.Get("adopt") != "")
 		return err
 	})
 	return plan, err
 }
 
-func (s *server) confirmRebase(ctx context.Context, q url.Values, d *confirmData) error {
+func (s *pages) confirmRebase(ctx context.Context, q url.Values, d *confirmData) error {
 	plan, err := s.planRebase(ctx, q)
 	if err != nil {
 		return err
@@ -83,25 +83,25 @@ func (s *server) confirmRebase(ctx context.Context, q url.Values, d *confirmData
 	return nil
 }
 
-func (s *server) rebase(ctx context.Context, form url.Values) (said string, err error) {
+func (s *pages) rebase(ctx context.Context, form url.Values) (said string, err error) {
 	plan, err := s.planRebase(ctx, form)
 	if err != nil {
 		return "", err
 	}
-	err = s.console.Use(ctx, func(op *admin.Operator) error { return op.Relocate(ctx, plan, admin.PageAuthor(ctx)) })
+	err = s.console.Use(ctx, func(op *operate.Operator) error { return op.Relocate(ctx, plan, operate.PageAuthor(ctx)) })
 	return "Route " + plan.Route + " continues in " + plan.To + ".", err
 }
 
 // forced reports whether a route is to be forgotten that the configuration has.
-func (s *server) forced(route string) bool {
+func (s *pages) forced(route string) bool {
 	_, ok := s.ways()[route]
 	return ok
 }
 
-func (s *server) confirmForget(ctx context.Context, q url.Values, d *confirmData) error {
+func (s *pages) confirmForget(ctx context.Context, q url.Values, d *confirmData) error {
 	route := q.Get("route")
-	var kept admin.Kept
-	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
+	var kept operate.Kept
+	err := s.console.Use(ctx, func(op *operate.Operator) (err error) {
 		if err := op.CheckForget(ctx, route, true); err != nil {
 			return err
 		}
@@ -123,9 +123,9 @@ func (s *server) confirmForget(ctx context.Context, q url.Values, d *confirmData
 	return nil
 }
 
-func (s *server) forget(ctx context.Context, form url.Values) (said string, err error) {
+func (s *pages) forget(ctx context.Context, form url.Values) (said string, err error) {
 	route := form.Get("route")
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
 		kept, err := op.Kept(ctx, route)
 		if err == nil && form.Get("count") != strconv.Itoa(kept.Parked) {
 			return failed(http.StatusConflict, "%s are parked now, and another number was confirmed: look at it again", plural(kept.Parked, "message", "messages"))
@@ -133,7 +133,7 @@ func (s *server) forget(ctx context.Context, form url.Values) (said string, err 
 		if err != nil {
 			return err
 		}
-		gone, err := op.Forget(ctx, route, s.forced(route), admin.PageAuthor(ctx))
+		gone, err := op.Forget(ctx, route, s.forced(route), operate.PageAuthor(ctx))
 		said = "Forgot route " + route + ": " + plural(gone.Lanes, "cursor", "cursors") + ", " + plural(gone.Parked, "parked message", "parked messages") + ", " + plural(gone.Pauses, "pause", "pauses") + "."
 		return err
 	})

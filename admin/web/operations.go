@@ -13,7 +13,7 @@ import (
 	"unicode"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // operationLine is an operation and what it is about.
@@ -30,10 +30,10 @@ type operationsData struct {
 // operationsMost is how many operations the page shows, the newest.
 const operationsMost = 50
 
-func (s *server) operations(r *http.Request) (*page, error) {
+func (s *pages) operations(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	var d operationsData
-	err := s.console.Use(ctx, func(op *admin.Operator) error {
+	err := s.console.Use(ctx, func(op *operate.Operator) error {
 		found, err := op.Operations(ctx, adapters.OperationFilter{Limit: operationsMost + 1})
 		d.More = len(found) > operationsMost
 		for _, o := range found[:min(len(found), operationsMost)] {
@@ -73,9 +73,9 @@ func aboutOperation(o *adapters.Operation) (about []chip) {
 const background = 1000
 
 // start orders a change of many messages as an operation.
-func (s *server) start(ctx context.Context, c adapters.ParkedCommand, rate int) (said string, err error) {
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
-		plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationKind(c.Action), Filter: c.Filter, All: c.All, Rate: float64(rate), By: c.By})
+func (s *pages) start(ctx context.Context, c adapters.ParkedCommand, rate int) (said string, err error) {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
+		plan, err := op.PlanOperation(ctx, operate.OperationOrder{Kind: adapters.OperationKind(c.Action), Filter: c.Filter, All: c.All, Rate: float64(rate), By: c.By})
 		if err != nil {
 			return err
 		}
@@ -90,24 +90,24 @@ func (s *server) start(ctx context.Context, c adapters.ParkedCommand, rate int) 
 }
 
 // planRoutes plans a seek of many routes: names or patterns, apart by commas or spaces.
-func planRoutes(ctx context.Context, op *admin.Operator, values url.Values) (*admin.OperationPlan, error) {
+func planRoutes(ctx context.Context, op *operate.Operator, values url.Values) (*operate.OperationPlan, error) {
 	routes := strings.FieldsFunc(values.Get("routes"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(routes) == 0 {
 		return nil, failed(http.StatusUnprocessableEntity, "say which routes, such as eu-*; * means all")
 	}
-	to, err := admin.ParsePlace(strings.TrimSpace(values.Get("to")), time.Now())
+	to, err := operate.ParsePlace(strings.TrimSpace(values.Get("to")), time.Now())
 	if err != nil {
 		return nil, failed(http.StatusUnprocessableEntity, "%v", err)
 	}
-	plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationSeek, Routes: routes, To: to, By: admin.PageAuthor(ctx)})
+	plan, err := op.PlanOperation(ctx, operate.OperationOrder{Kind: adapters.OperationSeek, Routes: routes, To: to, By: operate.PageAuthor(ctx)})
 	if errors.Is(err, path.ErrBadPattern) {
 		err = failed(http.StatusUnprocessableEntity, "%v", err)
 	}
 	return plan, err
 }
 
-func (s *server) confirmSeekOfRoutes(ctx context.Context, q url.Values, d *confirmData) error {
-	return s.console.Use(ctx, func(op *admin.Operator) error {
+func (s *pages) confirmSeekOfRoutes(ctx context.Context, q url.Values, d *confirmData) error {
+	return s.console.Use(ctx, func(op *operate.Operator) error {
 		plan, err := planRoutes(ctx, op, q)
 		if err != nil {
 			return err
@@ -134,8 +134,8 @@ func (s *server) confirmSeekOfRoutes(ctx context.Context, q url.Values, d *confi
 const namesMost = 20
 
 // seekRoutes orders a seek of the routes that the caller confirmed.
-func (s *server) seekRoutes(ctx context.Context, form url.Values) (said string, err error) {
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
+func (s *pages) seekRoutes(ctx context.Context, form url.Values) (said string, err error) {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
 		plan, err := planRoutes(ctx, op, form)
 		if err != nil {
 			return err
@@ -151,22 +151,22 @@ func (s *server) seekRoutes(ctx context.Context, form url.Values) (said string, 
 }
 
 // operate stops an operation, or makes one go on.
-func (s *server) operate(ctx context.Context, action string, form url.Values) (said string, err error) {
+func (s *pages) operate(ctx context.Context, action string, form url.Values) (said string, err error) {
 	id := form.Get("id")
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
 		o, err := op.Operation(ctx, id)
 		if err != nil {
 			return err
 		}
-		if need := roles[string(o.Kind)]; admin.CallerOf(ctx).Role < need {
+		if need := roles[string(o.Kind)]; operate.CallerOf(ctx).Role < need {
 			return failed(http.StatusForbidden, "this operation needs the role %s", need)
 		}
 		var changed bool
 		if action == "stop-operation" {
-			changed, err = op.StopOperation(ctx, id, admin.PageAuthor(ctx))
+			changed, err = op.StopOperation(ctx, id, operate.PageAuthor(ctx))
 			said = "Stopped. Messages that were changed stay changed."
 		} else {
-			changed, err = op.ResumeOperation(ctx, id, admin.PageAuthor(ctx))
+			changed, err = op.ResumeOperation(ctx, id, operate.PageAuthor(ctx))
 			said = "Resumed. It continues where it stopped."
 		}
 		if !changed {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // summary is what the head of every page says.
@@ -24,7 +26,7 @@ type summary struct {
 func (s summary) Waiting() int { return max(0, s.Parked-s.Dead) }
 
 // summaryOf counts.
-func summaryOf(snap *admin.Snapshot) (s summary) {
+func summaryOf(snap *console.Snapshot) (s summary) {
 	s.Routes = len(snap.Routes)
 	if snap.Old() {
 		s.Old = snap.At
@@ -50,10 +52,10 @@ func summaryOf(snap *admin.Snapshot) (s summary) {
 
 // routeLine is a route on the overview.
 type routeLine struct {
-	*admin.RouteStatus
+	*status.RouteStatus
 	From, To string
 	State    string
-	Cause    admin.Cause
+	Cause    status.Cause
 	Acts     []act
 	Hint     string // what to do, where no button says it
 	Lag      *time.Duration
@@ -67,10 +69,10 @@ type routeLine struct {
 // act is a way out: a link, or a form with one button.
 type act struct {
 	Label  string
-	Href   link        // of a link, below the base
-	Action string      // of a form
-	Fields [][2]string // of a form
-	Role   admin.Role  // that it needs
+	Href   link         // of a link, below the base
+	Action string       // of a form
+	Fields [][2]string  // of a form
+	Role   operate.Role // that it needs
 }
 
 // overviewData is all routes, worst first.
@@ -98,12 +100,12 @@ type stateCount struct {
 // linesMost is how many routes a page shows.
 const linesMost = 100
 
-func (s *server) overview(r *http.Request) (*page, error) {
+func (s *pages) overview(r *http.Request) (*page, error) {
 	snap := s.console.Status(r.Context())
 	q := r.URL.Query()
 	d := overviewData{Query: q.Get("q"), State: q.Get("state")}
-	var wanted []*admin.RouteStatus
-	var slowest *admin.RouteStatus
+	var wanted []*status.RouteStatus
+	var slowest *status.RouteStatus
 	counts := map[string]int{}
 	for i := range snap.Routes {
 		status := &snap.Routes[i]
@@ -122,7 +124,7 @@ func (s *server) overview(r *http.Request) (*page, error) {
 	sum := s.console.History().Sum()
 	whole := s.console.History().Len()
 	d.Spark, d.Span = spark(sum, whole), span(whole)
-	for _, known := range admin.RouteStates {
+	for _, known := range status.RouteStates {
 		if n := counts[string(known.State)]; n > 0 {
 			d.States = append(d.States, stateCount{string(known.State), n})
 		}
@@ -149,7 +151,7 @@ func (s *server) overview(r *http.Request) (*page, error) {
 }
 
 // ways are where routes lead, by name.
-func (s *server) ways() map[string][2]string {
+func (s *pages) ways() map[string][2]string {
 	out := map[string][2]string{}
 	for _, r := range s.console.Config().Routes {
 		out[r.Name] = [2]string{r.From, strings.Join(r.Targets, ", ")}
@@ -158,15 +160,15 @@ func (s *server) ways() map[string][2]string {
 }
 
 // shownState is a route's state, or that it is not known.
-func shownState(snap *admin.Snapshot, r *admin.RouteStatus) string {
-	if snap.Problem != nil && r.State != admin.StateStopped {
+func shownState(snap *console.Snapshot, r *status.RouteStatus) string {
+	if snap.Problem != nil && r.State != status.StateStopped {
 		return stateError
 	}
 	return string(r.State)
 }
 
 // line describes a route.
-func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[string][2]string) routeLine {
+func (s *pages) line(snap *console.Snapshot, r *status.RouteStatus, ways map[string][2]string) routeLine {
 	points, _ := s.console.History().Route(r.Route)
 	l := routeLine{RouteStatus: r, From: ways[r.Route][0], To: ways[r.Route][1], State: shownState(snap, r), Cause: snap.CauseOf(r),
 		InFlight: snap.Stats[r.Route].InFlight, Spark: spark(points, s.console.History().Len())}
@@ -178,10 +180,10 @@ func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[strin
 		l.Rate = &rate
 	}
 	l.Acts, l.Hint = actsFor(&l, r), l.Cause.Action
-	if l.Cause.Kind == admin.CausePaused {
+	if l.Cause.Kind == status.CausePaused {
 		l.Hint = "" // the button says it
 	}
-	if l.AlsoPaused = r.Paused != nil && l.Cause.Kind != admin.CausePaused; l.AlsoPaused {
+	if l.AlsoPaused = r.Paused != nil && l.Cause.Kind != status.CausePaused; l.AlsoPaused {
 		l.Acts = append(l.Acts, resume(r.Route))
 	}
 	return l
@@ -189,7 +191,7 @@ func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[strin
 
 // rateOf is what a route delivers a second: between the last two looks, or else in the
 // last step of its history.
-func (s *server) rateOf(snap *admin.Snapshot, route string) (float64, bool) {
+func (s *pages) rateOf(snap *console.Snapshot, route string) (float64, bool) {
 	if rate, ok := snap.Rates[route]; ok {
 		return rate, true
 	}
@@ -198,11 +200,11 @@ func (s *server) rateOf(snap *admin.Snapshot, route string) (float64, bool) {
 
 // resume ends the pause of a route.
 func resume(route string) act {
-	return act{Label: "Resume", Action: "resume", Fields: [][2]string{{"route", route}}, Role: admin.RoleOperate}
+	return act{Label: "Resume", Action: "resume", Fields: [][2]string{{"route", route}}, Role: operate.RoleOperate}
 }
 
 // actsFor are the ways out of a cause.
-func actsFor(l *routeLine, r *admin.RouteStatus) []act {
+func actsFor(l *routeLine, r *status.RouteStatus) []act {
 	route, c := r.Route, &l.Cause
 	details := act{Label: "Details", Href: "/route/" + pathOf(route)}
 	parked := func(status string) link { return "/parked?" + query("route", route, "status", status) }
@@ -210,59 +212,59 @@ func actsFor(l *routeLine, r *admin.RouteStatus) []act {
 		return "/confirm?" + query("action", action, "route", route, "status", status)
 	}
 	switch c.Kind {
-	case admin.CausePaused:
+	case status.CausePaused:
 		return []act{resume(route)}
-	case admin.CauseAddress:
+	case status.CauseAddress:
 		return append(mending(l, r), act{Label: "Addresses", Href: "/destinations?" + query("route", route)})
-	case admin.CauseGroupHeld:
-		return []act{{Label: "Blocked groups", Href: "/groups?" + query("route", route)}, {Label: "Redrive", Href: confirm("redrive", "held"), Role: admin.RoleOperate}}
-	case admin.CauseRetrying:
-		return []act{{Label: "See them", Href: parked("retrying")}, {Label: "Retry now", Href: confirm("redrive", "retrying"), Role: admin.RoleOperate}}
-	case admin.CauseDead:
-		return []act{{Label: "See them", Href: parked("dead")}, {Label: "Redrive", Href: confirm("redrive", "dead"), Role: admin.RoleOperate}}
-	case admin.CauseNoOwner, admin.CauseStandby:
+	case status.CauseGroupHeld:
+		return []act{{Label: "Blocked groups", Href: "/groups?" + query("route", route)}, {Label: "Redrive", Href: confirm("redrive", "held"), Role: operate.RoleOperate}}
+	case status.CauseRetrying:
+		return []act{{Label: "See them", Href: parked("retrying")}, {Label: "Retry now", Href: confirm("redrive", "retrying"), Role: operate.RoleOperate}}
+	case status.CauseDead:
+		return []act{{Label: "See them", Href: parked("dead")}, {Label: "Redrive", Href: confirm("redrive", "dead"), Role: operate.RoleOperate}}
+	case status.CauseNoOwner, status.CauseStandby:
 		acts := []act{{Label: "Instances", Href: "/instances"}}
 		if len(r.Owned) > 0 && len(r.Idle) > 0 {
 			remove := "/confirm?" + query("action", "remove-instance", "instance", r.Idle[0])
-			acts = append(acts, act{Label: "Remove " + r.Idle[0] + "…", Href: remove, Role: admin.RoleAdmin})
+			acts = append(acts, act{Label: "Remove " + r.Idle[0] + "…", Href: remove, Role: operate.RoleAdmin})
 		}
 		return acts
-	case admin.CauseGroupPaused:
+	case status.CauseGroupPaused:
 		return []act{{Label: "Paused groups", Href: "/groups?" + query("route", route)}}
-	case admin.CauseStopped:
+	case status.CauseStopped:
 		return append(rebases(route, r.Stopped), details)
-	case admin.CauseTransaction:
+	case status.CauseTransaction:
 		if c.Transaction != "" {
 			end := "/confirm?" + query("action", "end-transaction", "source", l.From, "transaction", c.Transaction)
-			return []act{{Label: "End it…", Href: end, Role: admin.RoleAdmin}, details}
+			return []act{{Label: "End it…", Href: end, Role: operate.RoleAdmin}, details}
 		}
 		return []act{details}
-	case admin.CauseSource, admin.CauseState:
-		return []act{{Label: "Doctor", Href: "/doctor", Role: admin.RoleOperate}, details}
-	case admin.CauseForeign:
+	case status.CauseSource, status.CauseState:
+		return []act{{Label: "Doctor", Href: "/doctor", Role: operate.RoleOperate}, details}
+	case status.CauseForeign:
 		if len(r.RunBy) == 0 {
-			return []act{{Label: "Forget…", Href: "/confirm?" + query("action", "forget", "route", route), Role: admin.RoleAdmin}, details}
+			return []act{{Label: "Forget…", Href: "/confirm?" + query("action", "forget", "route", route), Role: operate.RoleAdmin}, details}
 		}
 		return []act{{Label: "Instances", Href: "/instances"}, details}
-	case admin.CauseBehind, admin.CauseStuck:
+	case status.CauseBehind, status.CauseStuck:
 		return []act{details}
-	case admin.CauseFine:
+	case status.CauseFine:
 	}
 	return nil
 }
 
 // mending are the ways out for an address that is not in use.
-func mending(l *routeLine, r *admin.RouteStatus) (acts []act) {
+func mending(l *routeLine, r *status.RouteStatus) (acts []act) {
 	c, of := &l.Cause, [][2]string{{"route", r.Route}, {"address", l.Cause.Address}}
-	if i := slices.IndexFunc(r.Down, func(s admin.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {
-		return []act{{Label: "Resume address", Action: "resume", Fields: of, Role: admin.RoleOperate}}
+	if i := slices.IndexFunc(r.Down, func(s status.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {
+		return []act{{Label: "Resume address", Action: "resume", Fields: of, Role: operate.RoleOperate}}
 	}
 	if c.Missing {
 		create := "/confirm?" + query("action", "create-topic", "destination", l.To, "topic", c.Address)
-		return []act{{Label: "Create the topic…", Href: create, Role: admin.RoleAdmin}}
+		return []act{{Label: "Create the topic…", Href: create, Role: operate.RoleAdmin}}
 	}
-	return []act{{Label: "Try now", Action: "probe", Fields: of, Role: admin.RoleOperate},
-		{Label: "Reload…", Href: "/confirm?action=reload&back=/", Role: admin.RoleAdmin}}
+	return []act{{Label: "Try now", Action: "probe", Fields: of, Role: operate.RoleOperate},
+		{Label: "Reload…", Href: "/confirm?action=reload&back=/", Role: operate.RoleAdmin}}
 }
 
 // rebases are the ways out for a route that is stopped because its cursor is another table's or database's: those which the error names.
@@ -270,9 +272,9 @@ func rebases(route, stopped string) []act {
 	rebase := "outrider rebase " + route
 	switch {
 	case strings.Contains(stopped, rebase+" --adopt"):
-		return []act{{Label: "Adopt…", Href: "/confirm?" + query("action", "rebase", "route", route, "adopt", "yes"), Role: admin.RoleAdmin}}
+		return []act{{Label: "Adopt…", Href: "/confirm?" + query("action", "rebase", "route", route, "adopt", "yes"), Role: operate.RoleAdmin}}
 	case strings.Contains(stopped, rebase):
-		return []act{{Label: "Rebase…", Href: "/confirm?" + query("action", "rebase", "route", route), Role: admin.RoleAdmin}}
+		return []act{{Label: "Rebase…", Href: "/confirm?" + query("action", "rebase", "route", route), Role: operate.RoleAdmin}}
 	}
 	return nil
 }

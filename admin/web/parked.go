@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // parkedMost is how many messages a page shows.
@@ -30,7 +31,7 @@ type chip struct {
 
 // parkedData is a page of parked messages.
 type parkedData struct {
-	Items    []admin.ParkedMessage
+	Items    []operate.ParkedMessage
 	Filter   url.Values // what is set
 	Chips    []chip
 	Statuses []stateCount
@@ -82,7 +83,7 @@ func filterOf(q url.Values) (f adapters.ParkedFilter, set url.Values, err error)
 		return f, set, failed(http.StatusUnprocessableEntity, "there is no status %q", f.Status)
 	}
 	if text := set.Get("failure"); text != "" {
-		if f.Failure, err = admin.ParseFailure(text); err != nil {
+		if f.Failure, err = operate.ParseFailure(text); err != nil {
 			return f, set, failed(http.StatusUnprocessableEntity, "%v", err)
 		}
 	}
@@ -107,14 +108,14 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, failed(http.StatusUnprocessableEntity, "%q is not a time such as 2026-01-31T08:00", text)
 }
 
-func (s *server) parked(r *http.Request) (*page, error) {
+func (s *pages) parked(r *http.Request) (*page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f, set, err := filterOf(q)
 	if err != nil {
 		return nil, err
 	}
 	f.Limit = parkedMost + 1
-	after, err := admin.ParseParkedPlace(q.Get("after"))
+	after, err := operate.ParseParkedPlace(q.Get("after"))
 	if err != nil {
 		return nil, failed(http.StatusUnprocessableEntity, "after: %v", err)
 	}
@@ -143,7 +144,7 @@ func (s *server) parked(r *http.Request) (*page, error) {
 
 // parkedCounts are the counts that the state keeps of a route (empty: of all), by status,
 // and the names of routes.
-func (s *server) parkedCounts(r *http.Request, route string) (out []stateCount, routes []string) {
+func (s *pages) parkedCounts(r *http.Request, route string) (out []stateCount, routes []string) {
 	counts := map[adapters.ParkedStatus]int{}
 	snap := s.console.Status(r.Context())
 	for i := range snap.Routes {
@@ -164,13 +165,13 @@ func (s *server) parkedCounts(r *http.Request, route string) (out []stateCount, 
 }
 
 // keyOf names a parked message in links.
-func keyOf(p *admin.ParkedMessage) string {
+func keyOf(p *operate.ParkedMessage) string {
 	return p.Route + "/" + strconv.Itoa(p.Slot) + "/" + strconv.FormatInt(p.Seq, 10)
 }
 
 // messageData is one parked message.
 type messageData struct {
-	*admin.ParkedMessage
+	*operate.ParkedMessage
 	Key       string
 	Shown     bool // the values of payload and metadata are
 	Text      string
@@ -181,7 +182,7 @@ type messageData struct {
 	Followers link            // query of the list of its group
 }
 
-func (s *server) message(r *http.Request) (*page, error) {
+func (s *pages) message(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	lane := adapters.LaneRef{Route: r.PathValue("route")}
 	var err1, err2 error
@@ -193,13 +194,13 @@ func (s *server) message(r *http.Request) (*page, error) {
 	}
 	shown := r.URL.Query().Get("payload") == "show"
 	if shown {
-		if err := need(r, admin.RoleOperate); err != nil {
+		if err := need(r, operate.RoleOperate); err != nil {
 			return nil, err
 		}
 	}
-	var found []admin.ParkedMessage
-	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		found, err = op.ParkedWhole(ctx, adapters.ParkedFilter{Route: lane.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: seq - 1}}, admin.GlanceBytes)
+	var found []operate.ParkedMessage
+	err := s.console.Use(ctx, func(op *operate.Operator) (err error) {
+		found, err = op.ParkedWhole(ctx, adapters.ParkedFilter{Route: lane.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: seq - 1}}, operate.GlanceBytes)
 		return err
 	})
 	if err != nil {
@@ -212,16 +213,16 @@ func (s *server) message(r *http.Request) (*page, error) {
 }
 
 // describe prepares a message for its page.
-func describe(p *admin.ParkedMessage, shown bool) messageData {
+func describe(p *operate.ParkedMessage, shown bool) messageData {
 	d := messageData{ParkedMessage: p, Key: keyOf(p), Shown: shown, Size: int(p.Size), Confirms: map[string]link{}}
 	for _, name := range sortedNames(p.Metadata) {
-		value := admin.Masked
+		value := console.Masked
 		if shown {
 			value = p.Metadata[name]
 		}
 		d.Meta = append(d.Meta, [2]string{name, value})
 	}
-	switch payload, ok := admin.MaskedJSON(p.Payload); {
+	switch payload, ok := console.MaskedJSON(p.Payload); {
 	case p.Bare:
 	case !ok && shown && utf8.Valid(p.Payload):
 		d.Text = string(p.Payload)
@@ -261,7 +262,7 @@ func indent(text []byte) string {
 		spaces += 2 * depth
 	}
 	var out bytes.Buffer
-	if int64(spaces) > admin.GlanceBytes || json.Indent(&out, text, "", "  ") != nil {
+	if int64(spaces) > operate.GlanceBytes || json.Indent(&out, text, "", "  ") != nil {
 		return string(text)
 	}
 	return out.String()

@@ -7,12 +7,13 @@ import (
 	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // failureLine is a group of failures and the query that finds its messages.
 type failureLine struct {
-	admin.Failure
+	operate.Failure
 	Find link
 }
 
@@ -28,11 +29,11 @@ type failuresData struct {
 // failuresMost is how many groups of failures a page shows.
 const failuresMost = 100
 
-func (s *server) failures(r *http.Request) (*page, error) {
+func (s *pages) failures(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	d := failuresData{Route: r.URL.Query().Get("route")}
 	_, d.Routes = s.parkedCounts(r, "")
-	err := s.console.Search(ctx, func(ctx context.Context, op *admin.Operator) error {
+	err := s.console.Search(ctx, func(ctx context.Context, op *operate.Operator) error {
 		found, more, err := op.Failures(ctx, d.Route)
 		d.More, d.Total = more, len(found)
 		for _, f := range found[:min(len(found), failuresMost)] {
@@ -46,7 +47,7 @@ func (s *server) failures(r *http.Request) (*page, error) {
 
 // blockedGroup is a message that its group waits behind.
 type blockedGroup struct {
-	admin.ParkedMessage
+	operate.ParkedMessage
 	Key           string
 	Followers     int
 	MoreFollowers bool
@@ -66,7 +67,7 @@ type groupsData struct {
 // pausedGroup is a group that an operator paused.
 type pausedGroup struct {
 	Route string
-	admin.Stop
+	status.Stop
 }
 
 const (
@@ -74,7 +75,7 @@ const (
 	followersMost = 200 // where counting the followers of one stops
 )
 
-func (s *server) groups(r *http.Request) (*page, error) {
+func (s *pages) groups(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	d := groupsData{Route: r.URL.Query().Get("route")}
 	_, d.Routes = s.parkedCounts(r, "")
@@ -97,15 +98,15 @@ func (s *server) groups(r *http.Request) (*page, error) {
 }
 
 // blocked are the groups whose first message has a status.
-func (s *server) blocked(ctx context.Context, d *groupsData, status adapters.ParkedStatus) (groups []blockedGroup, err error) {
-	heads, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: status, Limit: groupsMost + 1}, admin.ParkedPlace{})
+func (s *pages) blocked(ctx context.Context, d *groupsData, status adapters.ParkedStatus) (groups []blockedGroup, err error) {
+	heads, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: status, Limit: groupsMost + 1}, operate.ParkedPlace{})
 	if err != nil {
 		return nil, err
 	}
 	if len(heads) > groupsMost {
 		heads, d.More = heads[:groupsMost], true
 	}
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
 		for i := range heads {
 			g, err := blockedBy(ctx, op, &heads[i])
 			if err != nil {
@@ -122,8 +123,8 @@ func (s *server) blocked(ctx context.Context, d *groupsData, status adapters.Par
 const waitingMost = 500
 
 // waiting are the groups whose first message waits although none of the group has failed: its address is not in use.
-func (s *server) waiting(ctx context.Context, d *groupsData) (groups []blockedGroup, err error) {
-	found, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: adapters.ParkedWaiting, Limit: waitingMost}, admin.ParkedPlace{})
+func (s *pages) waiting(ctx context.Context, d *groupsData) (groups []blockedGroup, err error) {
+	found, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: adapters.ParkedWaiting, Limit: waitingMost}, operate.ParkedPlace{})
 	if err != nil || d.More { // with more heads than are shown it is not known which groups wait behind one
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (s *server) waiting(ctx context.Context, d *groupsData) (groups []blockedGr
 		seen[[2]string{head.Route, head.Group}] = head.Group != ""
 	}
 	d.More = len(found) == waitingMost
-	err = s.console.Use(ctx, func(op *admin.Operator) error {
+	err = s.console.Use(ctx, func(op *operate.Operator) error {
 		for i := range found {
 			group := [2]string{found[i].Route, found[i].Group}
 			if seen[group] {
@@ -155,7 +156,7 @@ func (s *server) waiting(ctx context.Context, d *groupsData) (groups []blockedGr
 }
 
 // blockedBy is the group that a message blocks, with how many wait behind it.
-func blockedBy(ctx context.Context, op *admin.Operator, head *admin.ParkedMessage) (blockedGroup, error) {
+func blockedBy(ctx context.Context, op *operate.Operator, head *operate.ParkedMessage) (blockedGroup, error) {
 	g := blockedGroup{ParkedMessage: *head, Key: keyOf(head), Group: head.Group, Confirms: describe(head, false).Confirms}
 	if g.Group == "" {
 		return g, nil
@@ -167,17 +168,17 @@ func blockedBy(ctx context.Context, op *admin.Operator, head *admin.ParkedMessag
 
 // placeLine is a place of an event, and the page of its message.
 type placeLine struct {
-	admin.EventPlace
+	operate.EventPlace
 	Message link
 }
 
 type eventData struct {
 	ID      string
-	Journey *admin.Journey
+	Journey *operate.Journey
 	Places  []placeLine
 }
 
-func (s *server) event(r *http.Request) (*page, error) {
+func (s *pages) event(r *http.Request) (*page, error) {
 	d := eventData{ID: r.URL.Query().Get("id")}
 	var err error
 	if d.ID != "" {
@@ -186,7 +187,7 @@ func (s *server) event(r *http.Request) (*page, error) {
 		}
 		for _, p := range d.Journey.Places {
 			line := placeLine{EventPlace: p}
-			if place, err := admin.ParseParkedPlace(p.Key); err == nil && p.Key != "" {
+			if place, err := operate.ParseParkedPlace(p.Key); err == nil && p.Key != "" {
 				key := place.Parked
 				line.Message = "/parked/" + pathOf(key.Route) + link("/"+strconv.Itoa(key.Slot)+"/"+strconv.FormatInt(key.Seq, 10))
 			}

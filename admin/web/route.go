@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // pathOf is a name as a part of a path.
@@ -18,8 +19,8 @@ func pathOf(name string) link { return link(url.PathEscape(name)) }
 type routeData struct {
 	routeLine
 	Delivered int64
-	Lanes     []admin.RouteStatus
-	Owned     []admin.Owned
+	Lanes     []status.RouteStatus
+	Owned     []status.Owned
 	Minutes   []minute
 	Match     string
 }
@@ -31,20 +32,20 @@ type minute struct {
 	P50, P95, P99                             time.Duration
 }
 
-func (s *server) route(r *http.Request) (*page, error) {
+func (s *pages) route(r *http.Request) (*page, error) {
 	name := r.PathValue("route")
 	snap := s.console.Status(r.Context())
-	i := slices.IndexFunc(snap.Routes, func(p admin.RouteStatus) bool { return p.Route == name })
+	i := slices.IndexFunc(snap.Routes, func(p status.RouteStatus) bool { return p.Route == name })
 	if i < 0 {
 		return nil, failed(http.StatusNotFound, "there is no route %q", name)
 	}
 	d := routeData{routeLine: s.line(snap, &snap.Routes[i], s.ways()), Delivered: snap.Stats[name].Delivered, Owned: snap.Routes[i].Owned}
 	for _, l := range snap.Lanes {
 		if l.Route == name {
-			d.Lanes = append(d.Lanes, admin.EachLane([]adapters.LaneStatus{l})...)
+			d.Lanes = append(d.Lanes, status.EachLane([]adapters.LaneStatus{l})...)
 		}
 	}
-	slices.SortFunc(d.Lanes, func(a, b admin.RouteStatus) int { return deref(a.Slot) - deref(b.Slot) })
+	slices.SortFunc(d.Lanes, func(a, b status.RouteStatus) int { return deref(a.Slot) - deref(b.Slot) })
 	d.Minutes = s.minutes(name)
 	return &page{Name: "route", Title: "Route " + name, Data: d}, nil
 }
@@ -53,7 +54,7 @@ func (s *server) route(r *http.Request) (*page, error) {
 const minutesMost = 15
 
 // minutes sums the latest points of a route.
-func (s *server) minutes(route string) (out []minute) {
+func (s *pages) minutes(route string) (out []minute) {
 	points, latest := s.console.History().Route(route)
 	for len(points) > 0 && len(out) < minutesMost {
 		from := max(0, len(points)-perMinute)
@@ -67,7 +68,7 @@ func (s *server) minutes(route string) (out []minute) {
 			m.P50, m.P95, m.P99 = max(m.P50, seconds(p.P50)), max(m.P95, seconds(p.P95)), max(m.P99, seconds(p.P99))
 		}
 		out = append(out, m)
-		points, latest = points[:from], latest.Add(-time.Duration(len(points)-from)*admin.HistoryStep)
+		points, latest = points[:from], latest.Add(-time.Duration(len(points)-from)*console.HistoryStep)
 	}
 	return out
 }
@@ -90,15 +91,15 @@ type chart struct {
 }
 
 // data answers with the points of a route's charts since the process began, with nulls before the route did.
-func (s *server) data(w http.ResponseWriter, r *http.Request) {
+func (s *pages) data(w http.ResponseWriter, r *http.Request) {
 	points, latest := s.console.History().Route(r.PathValue("route"))
 	if latest.IsZero() {
 		latest = time.Now()
 	}
-	c := chart{StepInSec: admin.HistoryStep.Seconds()}
+	c := chart{StepInSec: console.HistoryStep.Seconds()}
 	for back := max(s.console.History().Len(), 1) - 1; back >= 0; back-- {
-		c.At = append(c.At, latest.Add(-time.Duration(back)*admin.HistoryStep).Unix())
-		var p admin.Point
+		c.At = append(c.At, latest.Add(-time.Duration(back)*console.HistoryStep).Unix())
+		var p console.Point
 		if at := len(points) - 1 - back; at >= 0 {
 			p = points[at]
 		}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 	"github.com/outriderhq/outrider/admin/web"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -23,11 +25,11 @@ func TestALongSearchIsGivenUp(t *testing.T) {
 	url := testenv.Postgres(t)
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, "admin: {listen: off}\nsources: {app: {type: postgres, url: %q}}\ndestinations: {log: {type: log}}\nroutes: {all: {from: app, to: log}}\n", url))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
-	console := admin.NewConsole(admin.Relay{Config: func() *outrider.Config { return cfg }, Stats: func() []adapters.RouteStats { return nil }})
+	console := console.NewConsole(console.Relay{Config: func() *outrider.Config { return cfg }, Stats: func() []adapters.RouteStats { return nil }})
 	defer func() { must(t, console.Close()) }()
-	handler := admin.Handler(admin.Config{Pages: web.New(console), Anonymous: admin.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
+	handler := server.Handler(server.Config{Pages: web.New(console), Anonymous: operate.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))

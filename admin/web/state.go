@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // destinationLine is a destination with the addresses that are not used now.
@@ -20,7 +21,7 @@ type destinationLine struct {
 // addressLine is an address of a route that is not used now.
 type addressLine struct {
 	Route string
-	admin.Stop
+	status.Stop
 }
 
 type destinationsData struct {
@@ -33,7 +34,7 @@ type destinationsData struct {
 // addressesMost is how many addresses a page shows.
 const addressesMost = 200
 
-func (s *server) destinations(r *http.Request) (*page, error) {
+func (s *pages) destinations(r *http.Request) (*page, error) {
 	d := destinationsData{Route: r.URL.Query().Get("route")}
 	cfg, snap := s.console.Config(), s.console.Status(r.Context())
 	index := map[string]int{}
@@ -73,11 +74,11 @@ func (s *server) destinations(r *http.Request) (*page, error) {
 }
 
 type instancesData struct {
-	Members []admin.Member
+	Members []status.Member
 	Problem string
 }
 
-func (s *server) instances(r *http.Request) (*page, error) {
+func (s *pages) instances(r *http.Request) (*page, error) {
 	snap := s.console.Status(r.Context())
 	d := instancesData{Members: snap.Instances}
 	if snap.Problem != nil {
@@ -101,11 +102,11 @@ type auditData struct {
 // auditMost is how many records a page shows.
 const auditMost = 50
 
-func (s *server) audit(r *http.Request) (*page, error) {
+func (s *pages) audit(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	before := r.URL.Query().Get("before")
 	d := auditData{First: before == ""}
-	err := s.console.Use(ctx, func(op *admin.Operator) error {
+	err := s.console.Use(ctx, func(op *operate.Operator) error {
 		records, next, err := op.Audit(ctx, before, auditMost)
 		for _, record := range records {
 			line := auditLine{AuditRecord: record}
@@ -128,10 +129,10 @@ func (s *server) audit(r *http.Request) (*page, error) {
 
 type configData struct {
 	Text    string
-	Build   admin.Build
+	Build   operate.Build
 	Pending string
 }
 
-func (s *server) config(*http.Request) (*page, error) {
-	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), admin.Version(), s.pending()}}, nil
+func (s *pages) config(*http.Request) (*page, error) {
+	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), operate.Version(), s.pending()}}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
 )
 
 // tailRow is a row of a source, without what its author wrote in it.
@@ -32,7 +32,7 @@ const (
 	tailLimit = 3 * time.Second // for reading them
 )
 
-func (s *server) tail(r *http.Request) (*page, error) {
+func (s *pages) tail(r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	cfg := s.console.Config()
 	d := tailData{Source: q.Get("source"), Types: q.Get("types"), Group: q.Get("group")}
@@ -47,7 +47,7 @@ func (s *server) tail(r *http.Request) (*page, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tailLimit)
 	defer cancel()
-	rows, err := s.console.Latest(ctx, d.Source, admin.TailOptions{Types: d.Types, Group: d.Group, Max: tailMost})
+	rows, err := s.console.Latest(ctx, d.Source, console.TailOptions{Types: d.Types, Group: d.Group, Max: tailMost})
 	if err != nil {
 		d.Problem = err.Error()
 	}

@@ -7,13 +7,15 @@ import (
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // part is what was found of a part of the configuration.
 type part struct {
 	Name     string
-	Findings []admin.DiagnosisView
+	Findings []console.DiagnosisView
 	worst    int // index of a level
 }
 
@@ -27,16 +29,16 @@ type doctorData struct {
 }
 
 // doctor examines what the relay needs, when it is asked to: it connects to everything.
-func (s *server) doctor(r *http.Request) (*page, error) {
+func (s *pages) doctor(r *http.Request) (*page, error) {
 	d := doctorData{Run: r.URL.Query().Get("run") != ""}
-	if err := need(r, admin.RoleOperate); d.Run && err != nil {
+	if err := need(r, operate.RoleOperate); d.Run && err != nil {
 		return nil, err
 	}
 	if d.Run {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
-		var findings []admin.DiagnosisView
-		findings, d.Broken, d.Warnings = admin.ViewDiagnoses(s.console.Examine(ctx))
+		var findings []console.DiagnosisView
+		findings, d.Broken, d.Warnings = console.ViewDiagnoses(s.console.Examine(ctx))
 		for _, f := range findings {
 			if n := len(d.Parts); n == 0 || d.Parts[n-1].Name != f.Part {
 				d.Parts = append(d.Parts, part{Name: f.Part})
@@ -46,7 +48,7 @@ func (s *server) doctor(r *http.Request) (*page, error) {
 			last.worst = max(last.worst, slices.Index(levels, f.Level))
 		}
 		for _, p := range d.Parts { // what is wrong comes first
-			slices.SortStableFunc(p.Findings, func(a, b admin.DiagnosisView) int {
+			slices.SortStableFunc(p.Findings, func(a, b console.DiagnosisView) int {
 				return cmp.Compare(slices.Index(levels, b.Level), slices.Index(levels, a.Level))
 			})
 		}
@@ -62,7 +64,7 @@ type retentionData struct {
 }
 
 // retention shows what would be removed now.
-func (s *server) retention(r *http.Request) (*page, error) {
+func (s *pages) retention(r *http.Request) (*page, error) {
 	var d retentionData
 	var err error
 	if d.Lines, err = s.retained(r.Context(), true); err != nil {
@@ -75,11 +77,11 @@ func (s *server) retention(r *http.Request) (*page, error) {
 }
 
 // retained removes what can go, or counts it, for as long as a request may.
-func (s *server) retained(ctx context.Context, dryRun bool) (all []adapters.RetentionStats, err error) {
+func (s *pages) retained(ctx context.Context, dryRun bool) (all []adapters.RetentionStats, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		all, err = op.Retain(ctx, dryRun, admin.PageAuthor(ctx))
+	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
+		all, err = op.Retain(ctx, dryRun, operate.PageAuthor(ctx))
 		return err
 	})
 	return all, err
@@ -102,7 +104,7 @@ func removedText(rows, partitions int) string {
 	return text
 }
 
-func (s *server) confirmRetain(ctx context.Context, d *confirmData) error {
+func (s *pages) confirmRetain(ctx context.Context, d *confirmData) error {
 	all, err := s.retained(ctx, true)
 	rows, partitions := removed(all)
 	d.Count, d.Verb, d.Grave, d.Back = rows, "Remove "+removedText(rows, partitions), true, "/retention"
@@ -114,10 +116,10 @@ func (s *server) confirmRetain(ctx context.Context, d *confirmData) error {
 	return err
 }
 
-func (s *server) retain(ctx context.Context) (said string, err error) {
+func (s *pages) retain(ctx context.Context) (said string, err error) {
 	all, err := s.retained(ctx, false)
 	rows, partitions := removed(all)
-	if admin.StatusOf(err) == http.StatusServiceUnavailable && rows+partitions > 0 {
+	if server.StatusOf(err) == http.StatusServiceUnavailable && rows+partitions > 0 {
 		return "Removed " + removedText(rows, partitions) + ". The time of a request was over: there may be more.", nil
 	}
 	return "Removed " + removedText(rows, partitions) + ".", err

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // functions are those of the templates.
@@ -186,13 +186,13 @@ func query(pairs ...string) link {
 // tone is how bad a state is, as the stylesheet names it.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case string(admin.StateStopped), string(admin.StateFailing), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError, "operation failed", "foreign", "finding broken":
+	case string(status.StateStopped), string(status.StateFailing), string(status.StateNoRelay), string(status.StateUnavailable), string(status.StateHeld), stateError, "operation failed", "foreign", "finding broken":
 		return "bad"
-	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead), "parked", "skipped", "operation stopped", "finding warning":
+	case string(status.StateRetrying), string(status.StateBehind), string(status.StateDead), "parked", "skipped", "operation stopped", "finding warning":
 		return "warn"
-	case string(admin.StatePaused), string(admin.StateGroupPaused):
+	case string(status.StatePaused), string(status.StateGroupPaused):
 		return "hold"
-	case string(admin.StateOK), "alive", "operation done", "settled", "finding ok":
+	case string(status.StateOK), "alive", "operation done", "settled", "finding ok":
 		return "good"
 	}
 	return "calm"
@@ -203,9 +203,9 @@ const stateError = "unknown"
 
 // labels are states in words, where the name of the state is not.
 var labels = map[string]string{
-	string(admin.StateNoRelay): "no owner", string(admin.StateGroupPaused): "group paused", string(admin.StateOK): "works", string(admin.StateDead): "dead messages", string(admin.StateUnavailable): "address down",
-	string(admin.StateForeign): "not in this configuration",
-	"in_flight":                "in flight", "unread": "not read yet", "unwanted": "no route wants it", "foreign": "unknown status",
+	string(status.StateNoRelay): "no owner", string(status.StateGroupPaused): "group paused", string(status.StateOK): "works", string(status.StateDead): "dead messages", string(status.StateUnavailable): "address down",
+	string(status.StateForeign): "not in this configuration",
+	"in_flight":                 "in flight", "unread": "not read yet", "unwanted": "no route wants it", "foreign": "unknown status",
 }
 
 func label(state any) string {

@@ -20,7 +20,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 //go:embed templates/*.html
@@ -32,16 +34,16 @@ var static embed.FS
 // policy allows what the pages consist of, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// server answers the requests of browsers.
-type server struct {
-	console *admin.Console
+// pages answers the requests of browsers.
+type pages struct {
+	console *console.Console
 	notices notices
 }
 
 // New returns the handler of the dashboard. The server in front of it authenticates the caller
-// ([admin.CallerOf]); it may be mounted at any path ([admin.Base]).
-func New(c *admin.Console) http.Handler {
-	s := &server{console: c}
+// ([operate.CallerOf]); it may be mounted at any path ([server.Base]).
+func New(c *console.Console) http.Handler {
+	s := &pages{console: c}
 	mux := http.NewServeMux()
 	for pattern, f := range map[string]func(*http.Request) (*page, error){
 		"GET /{$}":                         s.overview,
@@ -60,8 +62,8 @@ func New(c *admin.Console) http.Handler {
 		"GET /doctor":                      s.doctor,
 		"GET /retention":                   s.retention,
 		"GET /confirm":                     s.confirm,
-		"GET " + admin.LoginPath:           s.login,
-		"POST " + admin.LoginPath:          s.signIn,
+		"GET " + server.LoginPath:          s.login,
+		"POST " + server.LoginPath:         s.signIn,
 		"POST /logout":                     s.signOut,
 		"POST /do":                         s.do,
 		"GET /":                            s.unknown,
@@ -69,7 +71,7 @@ func New(c *admin.Console) http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) })
 	}
 	mux.HandleFunc("GET /data/{route}", s.data)
-	mux.HandleFunc("GET "+admin.StaticPath, s.static)
+	mux.HandleFunc("GET "+server.StaticPath, s.static)
 	return mux
 }
 
@@ -109,7 +111,7 @@ type page struct {
 	Version string
 	Path    string // that was asked for, with its query
 	Now     time.Time
-	Who     admin.Caller
+	Who     operate.Caller
 	Open    bool   // there is no authentication
 	Form    string // what forms carry
 	Notice  *notice
@@ -122,15 +124,15 @@ type page struct {
 }
 
 // CanOperate reports whether the caller may pause, resume, redrive and skip.
-func (p *page) CanOperate() bool { return p.Who.Role >= admin.RoleOperate }
+func (p *page) CanOperate() bool { return p.Who.Role >= operate.RoleOperate }
 
 // CanAdmin reports whether the caller may also do what cannot be undone, such as purge and seek.
-func (p *page) CanAdmin() bool { return p.Who.Role >= admin.RoleAdmin }
+func (p *page) CanAdmin() bool { return p.Who.Role >= operate.RoleAdmin }
 
-// Lacks is the next role above the caller's, which may act; [admin.RoleNone]: there is none.
-func (p *page) Lacks() admin.Role {
+// Lacks is the next role above the caller's, which may act; [operate.RoleNone]: there is none.
+func (p *page) Lacks() operate.Role {
 	if p.CanAdmin() {
-		return admin.RoleNone
+		return operate.RoleNone
 	}
 	return p.Who.Role + 1
 }
@@ -144,7 +146,7 @@ func (p *page) Current(names ...string) bool {
 func redirect(to string) *page { return &page{to: to} }
 
 // answer calls a page's function and renders what it returns, or its error.
-func (s *server) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (*page, error)) {
+func (s *pages) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (*page, error)) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "same-origin")
@@ -162,7 +164,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f func(*http.Req
 	}
 	if p.to != "" {
 		if p.with == nil {
-			p.base = admin.Base(r)
+			p.base = server.Base(r)
 		}
 		header.Set("Location", p.base+p.to)
 		w.WriteHeader(http.StatusSeeOther)
@@ -177,7 +179,7 @@ func checked(r *http.Request) error {
 		if err := r.ParseForm(); err != nil {
 			return failed(http.StatusBadRequest, "the form cannot be read: %v", err)
 		}
-		if !admin.ValidForm(r.Context(), r.PostFormValue("form")) {
+		if !server.ValidForm(r.Context(), r.PostFormValue("form")) {
 			return failed(http.StatusForbidden, "this form is not valid any more: open the page again")
 		}
 	} else {
@@ -194,12 +196,12 @@ func checked(r *http.Request) error {
 }
 
 // render writes a page.
-func (s *server) render(w http.ResponseWriter, r *http.Request, p *page) {
+func (s *pages) render(w http.ResponseWriter, r *http.Request, p *page) {
 	ctx := r.Context()
-	p.Root, p.Base, p.Version, p.Path, p.Now = admin.Root(r), admin.Base(r), parsed().version, r.URL.RequestURI(), time.Now()
-	p.Who, p.Open, p.Form = admin.CallerOf(ctx), admin.Open(ctx), admin.FormToken(ctx)
+	p.Root, p.Base, p.Version, p.Path, p.Now = server.Root(r), server.Base(r), parsed().version, r.URL.RequestURI(), time.Now()
+	p.Who, p.Open, p.Form = operate.CallerOf(ctx), server.Open(ctx), server.FormToken(ctx)
 	p.Notice = s.notices.find(r.URL.Query().Get("notice"))
-	if p.Who.Role != admin.RoleNone {
+	if p.Who.Role != operate.RoleNone {
 		p.Summary = summaryOf(s.console.Status(ctx))
 	}
 	var out bytes.Buffer
@@ -209,7 +211,7 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// What is written of times relative to now is nothing new to the script, which writes them itself.
-	if p.status == 0 && r.Method == http.MethodGet && admin.Unchanged(w, r, relative.ReplaceAll(out.Bytes(), nil)) {
+	if p.status == 0 && r.Method == http.MethodGet && server.Unchanged(w, r, relative.ReplaceAll(out.Bytes(), nil)) {
 		return
 	}
 	w.WriteHeader(cmp.Or(p.status, http.StatusOK))
@@ -232,29 +234,29 @@ func failed(status int, format string, args ...any) error {
 }
 
 // fail shows an error as a page.
-func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (s *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
-		p = &problem{admin.StatusOf(err), err.Error()}
+		p = &problem{server.StatusOf(err), err.Error()}
 	}
 	s.render(w, r, &page{Name: "problem", Title: http.StatusText(p.status), Data: p.text, status: p.status})
 }
 
 // unknown answers paths that there are not.
-func (s *server) unknown(*http.Request) (*page, error) {
+func (s *pages) unknown(*http.Request) (*page, error) {
 	return nil, failed(http.StatusNotFound, "there is no such page")
 }
 
 // need refuses callers without a role.
-func need(r *http.Request, role admin.Role) error {
-	if who := admin.CallerOf(r.Context()); who.Role < role {
+func need(r *http.Request, role operate.Role) error {
+	if who := operate.CallerOf(r.Context()); who.Role < role {
 		return failed(http.StatusForbidden, "this needs the role %s, and you have %s: %s", role, who.Role, who.HowToGet(role))
 	}
 	return nil
 }
 
 // static serves our own files, which caches keep by their version.
-func (s *server) static(w http.ResponseWriter, r *http.Request) {
+func (s *pages) static(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") == parsed().version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -80,7 +80,7 @@ routes: {eu_orders: {from: app, to: hook, middleware: [{poison: {then: hold}}, {
 	cfg, err := read()
 	must(t, err)
 	s.cfg = cfg
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)), outrider.WithReload(read))
 	must(t, err)
@@ -108,7 +108,7 @@ func (s *site) publish(id, payload string) {
 	s.t.Helper()
 	e, err := outbox.New("order.created").RawJSON([]byte(payload)).ID(id).Group("g-1").Build()
 	must(s.t, err)
-	must(s.t, admin.Publish(s.t.Context(), s.cfg, "app", e))
+	must(s.t, operate.Publish(s.t.Context(), s.cfg, "app", e))
 }
 
 func (s *site) count(query string) (n int) {
@@ -529,7 +529,7 @@ destinations: {out: {type: discard}, dead-letters: {type: discard}}
 routes: {eu_orders: {from: app, to: out, middleware: [{poison: {to: dead-letters}}, retry]}}
 `, filepath.Join(t.TempDir(), "app.db")))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -101,7 +101,7 @@ To use it:  write outrider.yaml, then: outrider validate, outrider init, outride
 	flags.StringVarP(&a.config, "config", "c", cmp.Or(os.Getenv("OUTRIDER_CONFIG"), "outrider.yaml"),
 		"configuration `file`; OUTRIDER_CONFIG sets the default")
 	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: log.level of the configuration")
-	root.Version = admin.Version().Version
+	root.Version = operate.Version().Version
 	root.SetVersionTemplate("outrider {{.Version}}\n")
 	root.InitDefaultVersionFlag() // now, or "--version --config FILE" takes the file for a command
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),

@@ -12,7 +12,10 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -59,12 +62,12 @@ status is 1 when something is broken; warnings leave it at 0.`,
 }
 
 // examine makes findings of a configuration that is not valid.
-func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
+func (a *app) examine(ctx context.Context) ([]doctor.Diagnosis, error) {
 	cfg, err := a.load()
 	if invalid, ok := errors.AsType[*config.Errors](err); ok {
-		var found []admin.Diagnosis
+		var found []doctor.Diagnosis
 		for _, e := range invalid.List {
-			found = append(found, admin.Diagnosis{Part: "config", Finding: adapters.Finding{
+			found = append(found, doctor.Diagnosis{Part: "config", Finding: adapters.Finding{
 				Level: adapters.LevelBroken, Subject: "file", Text: e.Error(), Fix: e.Hint}})
 		}
 		return found, nil
@@ -75,22 +78,22 @@ func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
 	logger := outrider.WithLogger(a.logger(cfg, "error"))
-	return append(admin.Doctor(ctx, cfg, logger), admin.Troubles(cfg, runningRoutes(ctx, cfg, logger))...), nil
+	return append(doctor.Doctor(ctx, cfg, logger), console.Troubles(cfg, runningRoutes(ctx, cfg, logger))...), nil
 }
 
 // runningRoutes is what a running relay knows of its routes; nothing if the state store cannot be opened, which the doctor reports.
-func runningRoutes(ctx context.Context, cfg *config.Config, logger admin.Option) map[string]admin.Route {
-	op, err := admin.NewOperator(ctx, cfg, logger)
+func runningRoutes(ctx context.Context, cfg *config.Config, logger operate.Option) map[string]status.Route {
+	op, err := operate.NewOperator(ctx, cfg, logger)
 	if err != nil {
 		return nil
 	}
-	running, _ := op.RunningRoutes(ctx) // none may run
-	_ = op.Close()                      // nothing was written
+	running, _ := console.RunningRoutes(ctx, op) // none may run
+	_ = op.Close()                               // nothing was written
 	return running
 }
 
-func (a *app) printDiagnosesJSON(found []admin.Diagnosis) error {
-	list, broken, warnings := admin.ViewDiagnoses(found)
+func (a *app) printDiagnosesJSON(found []doctor.Diagnosis) error {
+	list, broken, warnings := console.ViewDiagnoses(found)
 	return a.printJSON(map[string]any{"findings": list, "broken": broken, "warnings": warnings})
 }
 
@@ -99,7 +102,7 @@ var marks = map[adapters.Level]string{
 	adapters.LevelOK: "ok     ", adapters.LevelUnknown: "unknown", adapters.LevelWarning: "WARNING", adapters.LevelBroken: "BROKEN ",
 }
 
-func (a *app) printDiagnoses(found []admin.Diagnosis, counts map[adapters.Level]int) {
+func (a *app) printDiagnoses(found []doctor.Diagnosis, counts map[adapters.Level]int) {
 	for i, d := range found {
 		if i == 0 || found[i-1].Part != d.Part {
 			fmt.Fprintln(a.out, plain(d.Part))
@@ -109,7 +112,7 @@ func (a *app) printDiagnoses(found []admin.Diagnosis, counts map[adapters.Level]
 			fmt.Fprintf(a.out, "           fix: %s\n", plain(d.Fix))
 		}
 	}
-	worst := slices.MaxFunc(append(found, admin.Diagnosis{}), func(a, b admin.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
+	worst := slices.MaxFunc(append(found, doctor.Diagnosis{}), func(a, b doctor.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
 	switch worst.Level {
 	case adapters.LevelOK, adapters.LevelUnknown:
 		fmt.Fprintln(a.out, "no problems found")

@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -25,7 +26,7 @@ flight, and when the event was settled. See docs/operations.md.`,
 	}
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			j, err := op.Journey(c.Context(), args[0])
 			if err != nil {
 				return err
@@ -41,13 +42,13 @@ flight, and when the event was settled. See docs/operations.md.`,
 }
 
 // askEvent adds what the relay on the configured admin address knows of the event.
-func askEvent(ctx context.Context, op *admin.Operator, j *admin.Journey) {
+func askEvent(ctx context.Context, op *operate.Operator, j *operate.Journey) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	live := &admin.Journey{}
-	switch err := op.Ask(ctx, "/api/v1/events/"+url.PathEscape(j.ID), live); {
-	case errors.Is(err, admin.ErrNoRelay):
-		j.Notes = append(j.Notes, admin.ErrNoRelay.Error()+": what is in flight is not known")
+	live := &operate.Journey{}
+	switch err := console.Ask(ctx, op, "/api/v1/events/"+url.PathEscape(j.ID), live); {
+	case errors.Is(err, console.ErrNoRelay):
+		j.Notes = append(j.Notes, console.ErrNoRelay.Error()+": what is in flight is not known")
 	case err != nil:
 		j.Notes = append(j.Notes, "what is in flight is not known: "+err.Error())
 	default:
@@ -55,7 +56,7 @@ func askEvent(ctx context.Context, op *admin.Operator, j *admin.Journey) {
 	}
 }
 
-func (a *app) printJourney(j *admin.Journey) error {
+func (a *app) printJourney(j *operate.Journey) error {
 	if len(j.Places) == 0 {
 		fmt.Fprintf(a.out, "no event with the id %q was found\n", j.ID)
 	}
@@ -74,7 +75,7 @@ func (a *app) printJourney(j *admin.Journey) error {
 }
 
 // eventPairs are what there is to say of a place.
-func eventPairs(p *admin.EventPlace) (cells [][]string) {
+func eventPairs(p *operate.EventPlace) (cells [][]string) {
 	add := func(name, value string) {
 		if value != "" {
 			cells = append(cells, []string{name, value})

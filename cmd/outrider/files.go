@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) initCommand() *cobra.Command {
 	var printOnly, notify, indexes, dryRun bool
-	var to admin.Grantees
+	var to operate.Grantees
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
@@ -55,10 +55,10 @@ Notify do not need the trigger.`,
 		if printOnly {
 			return a.printInit(cfg, to, notify)
 		}
-		if to != (admin.Grantees{}) {
+		if to != (operate.Grantees{}) {
 			return errors.New("--relay, --operator and --publisher go with --print")
 		}
-		adds, err := admin.InitAdds(c.Context(), cfg)
+		adds, err := operate.InitAdds(c.Context(), cfg)
 		for _, text := range adds {
 			fmt.Fprintln(a.err, text)
 		}
@@ -74,14 +74,14 @@ Notify do not need the trigger.`,
 func (a *app) initialise(ctx context.Context, cfg *config.Config, indexes, notify, machine bool) (err error) {
 	var done, did []string
 	if indexes {
-		done, err = admin.InitIndexes(ctx, cfg, func(text string) { fmt.Fprintln(a.err, text) })
+		done, err = operate.InitIndexes(ctx, cfg, func(text string) { fmt.Fprintln(a.err, text) })
 	}
 	if err == nil {
-		did, err = admin.Init(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+		did, err = operate.Init(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
 		done = append(done, did...)
 	}
 	if err == nil && notify {
-		did, err = admin.InitWake(ctx, cfg)
+		did, err = operate.InitWake(ctx, cfg)
 		done = append(done, did...)
 	}
 	if machine {
@@ -94,19 +94,19 @@ func (a *app) initialise(ctx context.Context, cfg *config.Config, indexes, notif
 }
 
 // printInit prints statements by what they are for.
-func (a *app) printInit(cfg *config.Config, to admin.Grantees, notify bool) error {
+func (a *app) printInit(cfg *config.Config, to operate.Grantees, notify bool) error {
 	for flag, role := range map[string]string{"--relay": to.Relay, "--operator": to.Operator, "--publisher": to.Publisher} {
 		if role != "" && role != plain(role) || len(role) > 63 {
 			return fmt.Errorf("%s: %q is not a role name", flag, role)
 		}
 	}
-	state, err := admin.InitStateSQL(cfg, to)
+	state, err := operate.InitStateSQL(cfg, to)
 	if err != nil {
 		return err
 	}
-	a.printStatements("source ", admin.InitSQL(cfg, to))
+	a.printStatements("source ", operate.InitSQL(cfg, to))
 	if notify {
-		a.printStatements("source ", admin.InitWakeSQL(cfg))
+		a.printStatements("source ", operate.InitWakeSQL(cfg))
 	}
 	a.printStatements("", state)
 	return nil
@@ -199,7 +199,7 @@ func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: noArgs}
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		b := admin.Version()
+		b := operate.Version()
 		if out.json() {
 			return a.printJSON(b)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -32,7 +32,7 @@ joins again within seconds and gets its share: if it takes nothing, stop or rest
 	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			if err := a.agree(yes, "remove instance "+args[0]+"? [y/N] "); err != nil {
 				return err
 			}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -108,8 +108,8 @@ func (s *site) levels() map[string]string {
 	s.t.Helper()
 	r := s.call("doctor", "-o", "json")
 	var found struct {
-		Broken   int                   `json:"broken"`
-		Findings []admin.DiagnosisView `json:"findings"`
+		Broken   int                     `json:"broken"`
+		Findings []console.DiagnosisView `json:"findings"`
 	}
 	if err := json.Unmarshal([]byte(r.out), &found); err != nil {
 		s.t.Fatalf("%v: %v", err, r)

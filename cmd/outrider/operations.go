@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -28,7 +28,7 @@ with an id, a count, a rate and its progress. The command that creates it runs i
 restarts, changes each message once, and is kept for 30 days after its end.`,
 	}, a.operationListCommand(), a.operationShowCommand(), a.operationStopCommand(), a.operationResumeCommand())
 	c.RunE = func(c *cobra.Command, _ []string) error { // without a command it lists
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			return a.listOperations(c.Context(), op, adapters.OperationFilter{}, false)
 		})
 	}
@@ -45,23 +45,23 @@ func (a *app) operationListCommand() *cobra.Command {
 		if f.Limit < 1 {
 			return wrong("--limit must be at least 1")
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			return a.listOperations(c.Context(), op, f, out.json())
 		})
 	}
 	return c
 }
 
-func (a *app) listOperations(ctx context.Context, op *admin.Operator, f adapters.OperationFilter, machine bool) error {
+func (a *app) listOperations(ctx context.Context, op *operate.Operator, f adapters.OperationFilter, machine bool) error {
 	found, err := op.Operations(ctx, f)
 	if err != nil {
 		return err
 	}
-	views := []admin.OperationView{}
+	views := []operate.OperationView{}
 	var cells [][]string
 	for i := range found {
 		o := &found[i]
-		views = append(views, admin.ViewOperation(o))
+		views = append(views, operate.ViewOperation(o))
 		cells = append(cells, []string{o.ID, string(o.Kind), string(o.State), strconv.Itoa(o.Done), strconv.Itoa(o.Failed), strconv.Itoa(o.Total), left(o), o.By, ago(o.CreatedAt)})
 	}
 	if machine {
@@ -87,7 +87,7 @@ func (a *app) operationShowCommand() *cobra.Command {
 	c := &cobra.Command{Use: "show ID", Short: "Show an operation and its progress", Args: cobra.ExactArgs(1)}
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			o, err := op.Operation(c.Context(), args[0])
 			if err != nil {
 				return unknownOperation(err)
@@ -100,7 +100,7 @@ func (a *app) operationShowCommand() *cobra.Command {
 
 func (a *app) showOperation(o *adapters.Operation, machine bool) error {
 	if machine {
-		return a.printJSON(admin.ViewOperation(o))
+		return a.printJSON(operate.ViewOperation(o))
 	}
 	cells := [][]string{{"id", o.ID}, {"kind", string(o.Kind)}, {"about", about(o)}, {"state", string(o.State)},
 		{"progress", fmt.Sprintf("%d of %s", o.Done, counted(o.Total, unitOf(o)))}}
@@ -174,7 +174,7 @@ func (a *app) operationStopCommand() *cobra.Command {
 	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			changed, err := op.StopOperation(c.Context(), args[0], cmp.Or(by, currentUser()))
 			if err != nil {
 				return unknownOperation(err)
@@ -206,7 +206,7 @@ func (a *app) operationResumeCommand() *cobra.Command {
 	detachFlag(c, &detach)
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			changed, err := op.ResumeOperation(c.Context(), args[0], cmp.Or(by, currentUser()))
 			if err != nil {
 				return unknownOperation(err)
@@ -243,13 +243,13 @@ func unknownOperation(err error) error {
 }
 
 // followOperations works operations to their end, or leaves them to a relay. A signal stops them.
-func (a *app) followOperations(ctx context.Context, op *admin.Operator, all []adapters.Operation, detach, machine bool) error {
+func (a *app) followOperations(ctx context.Context, op *operate.Operator, all []adapters.Operation, detach, machine bool) error {
 	if detach {
 		return a.leaveOperations(ctx, op, all, machine)
 	}
 	host, _ := os.Hostname() // the process id alone does
 	worker := fmt.Sprintf("command %d on %s, begun %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339Nano))
-	views := []admin.OperationView{}
+	views := []operate.OperationView{}
 	changed := 0
 	for i := range all {
 		o, err := a.followOperation(ctx, op, &all[i], worker)
@@ -257,7 +257,7 @@ func (a *app) followOperations(ctx context.Context, op *admin.Operator, all []ad
 			return err
 		}
 		changed += o.Done
-		views = append(views, admin.ViewOperation(&o))
+		views = append(views, operate.ViewOperation(&o))
 		if !machine {
 			fmt.Fprintf(a.out, "%s %s (operation %s)\n", counted(o.Done, unitOf(&o)), done(o.Kind), o.ID)
 		}
@@ -275,11 +275,11 @@ func (a *app) followOperations(ctx context.Context, op *admin.Operator, all []ad
 }
 
 // leaveOperations says how to follow what a relay works.
-func (a *app) leaveOperations(ctx context.Context, op *admin.Operator, all []adapters.Operation, machine bool) error {
+func (a *app) leaveOperations(ctx context.Context, op *operate.Operator, all []adapters.Operation, machine bool) error {
 	if machine {
-		views := []admin.OperationView{}
+		views := []operate.OperationView{}
 		for i := range all {
-			views = append(views, admin.ViewOperation(&all[i]))
+			views = append(views, operate.ViewOperation(&all[i]))
 		}
 		return a.printJSON(map[string]any{"operations": views})
 	}
@@ -297,7 +297,7 @@ func (a *app) leaveOperations(ctx context.Context, op *admin.Operator, all []ada
 }
 
 // followOperation works one operation, and stops it when a signal comes.
-func (a *app) followOperation(ctx context.Context, op *admin.Operator, o *adapters.Operation, worker string) (now adapters.Operation, err error) {
+func (a *app) followOperation(ctx context.Context, op *operate.Operator, o *adapters.Operation, worker string) (now adapters.Operation, err error) {
 	long := terminal(a.err) && (o.Rate > 0 || o.Total > adapters.DefaultParkedStep)
 	if long {
 		fmt.Fprintf(a.err, "operation %s; Ctrl-C stops it\n", o.ID)

@@ -11,16 +11,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // operations lists operations, the newest first.
-func (s *site) operations() []admin.OperationView {
+func (s *site) operations() []operate.OperationView {
 	s.t.Helper()
 	var list struct {
-		Operations []admin.OperationView `json:"operations"`
+		Operations []operate.OperationView `json:"operations"`
 	}
 	r := s.call("operations", "list", "-o", "json")
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -41,7 +41,7 @@ type parkedMessage struct {
 }
 
 // newParked takes metadata and payload along only for show.
-func newParked(p admin.ParkedMessage, whole bool) parkedMessage {
+func newParked(p operate.ParkedMessage, whole bool) parkedMessage {
 	m := parkedMessage{
 		ID: p.ID, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type, Status: string(p.Status),
 		Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, LastError: p.LastError,
@@ -93,7 +93,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 		if f.Limit < 1 {
 			return wrong("--limit must be at least 1")
 		}
-		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *operate.Operator) error {
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) listParked(ctx context.Context, op *admin.Operator, f adapters.ParkedFilter, machine bool) error {
+func (a *app) listParked(ctx context.Context, op *operate.Operator, f adapters.ParkedFilter, machine bool) error {
 	f.Limit++ // one more shows that there are more
 	rows, err := op.Parked(ctx, f)
 	if err != nil {
@@ -123,7 +123,7 @@ func (a *app) listParked(ctx context.Context, op *admin.Operator, f adapters.Par
 		return nil
 	}
 	headings := []string{"ID", "ROUTE", "GROUP", "TYPE", "STATUS", "ATTEMPTS", "NEXT", "PARKED", "ERROR"}
-	inTables := slices.ContainsFunc(rows, func(p admin.ParkedMessage) bool { return p.Table != "" })
+	inTables := slices.ContainsFunc(rows, func(p operate.ParkedMessage) bool { return p.Table != "" })
 	if inTables {
 		headings = slices.Insert(headings, 5, "TABLE")
 	}
@@ -157,12 +157,12 @@ func (a *app) parkedShowCommand() *cobra.Command {
 	c.Flags().StringVar(&route, "route", "", "only of this route")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *operate.Operator) error {
 			f := parkedFilter{ParkedFilter: adapters.ParkedFilter{ID: args[0], Route: route}}
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
-			rows, err := op.ParkedWhole(c.Context(), f.ParkedFilter, admin.WholeBytes)
+			rows, err := op.ParkedWhole(c.Context(), f.ParkedFilter, operate.WholeBytes)
 			if err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 }
 
 // showParked shows the messages of one id: several when several routes parked it.
-func (a *app) showParked(rows []admin.ParkedMessage, machine bool) error {
+func (a *app) showParked(rows []operate.ParkedMessage, machine bool) error {
 	if machine {
 		list := []parkedMessage{}
 		for _, p := range rows {
@@ -218,7 +218,7 @@ func (a *app) showOne(m parkedMessage) error {
 		return err
 	}
 	if m.Omitted > 0 {
-		fmt.Fprintf(a.out, "payload and metadata are not shown: those of all messages with this id are more than %d MiB; choose one by --route\n", admin.WholeBytes>>20)
+		fmt.Fprintf(a.out, "payload and metadata are not shown: those of all messages with this id are more than %d MiB; choose one by --route\n", operate.WholeBytes>>20)
 		return nil
 	}
 	if m.Payload == nil {

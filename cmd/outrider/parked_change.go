@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -93,7 +93,7 @@ change within a quarter of its lease.`
 		if err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *operate.Operator) error {
 			if err := ch.filter.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ change within a quarter of its lease.`
 }
 
 // check refuses what cannot be meant, and returns the pace.
-func (ch *change) check() (pace admin.Pace, err error) {
+func (ch *change) check() (pace operate.Pace, err error) {
 	filtered := !ch.filter.IsZero() || ch.filter.olderThan != "" || len(ch.ids) > 0
 	switch {
 	case filtered && ch.all:
@@ -155,7 +155,7 @@ type matching struct {
 
 // count returns what the commands are about, how many messages they will change,
 // and the ids of the call that none of those has.
-func (ch *change) count(ctx context.Context, op *admin.Operator) (rows []matching, total int, unknown []string, err error) {
+func (ch *change) count(ctx context.Context, op *operate.Operator) (rows []matching, total int, unknown []string, err error) {
 	index := map[matching]int{}
 	for _, c := range ch.commands() {
 		counts, err := op.CountParked(ctx, c)
@@ -181,7 +181,7 @@ func (ch *change) count(ctx context.Context, op *admin.Operator) (rows []matchin
 	return rows, total, unknown, nil
 }
 
-func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace) error {
+func (a *app) change(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace) error {
 	rows, total, unknown, err := ch.count(ctx, op)
 	if err != nil {
 		return err
@@ -218,8 +218,8 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 }
 
 // orderChange makes an operation of what a filter selects.
-func (a *app) orderChange(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace) error {
-	plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationKind(ch.action), Filter: ch.filter.ParkedFilter, All: ch.all,
+func (a *app) orderChange(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace) error {
+	plan, err := op.PlanOperation(ctx, operate.OperationOrder{Kind: adapters.OperationKind(ch.action), Filter: ch.filter.ParkedFilter, All: ch.all,
 		Rate: pace.Rate, By: cmp.Or(ch.by, currentUser())})
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (a *app) orderChange(ctx context.Context, op *admin.Operator, ch *change, p
 }
 
 // changeNamed changes the messages whose ids were given.
-func (a *app) changeNamed(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace, total int) error {
+func (a *app) changeNamed(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace, total int) error {
 	done, err := a.carryOut(ctx, op, ch, pace, total)
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -247,7 +247,7 @@ func (a *app) changeNamed(ctx context.Context, op *admin.Operator, ch *change, p
 }
 
 // carryOut changes the messages until it is done or the process is stopped.
-func (a *app) carryOut(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace, total int) (int, error) {
+func (a *app) carryOut(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace, total int) (int, error) {
 	var done atomic.Int64 // also read when a second signal leaves the work behind
 	say := func(text string) { fmt.Fprintln(a.err, text) }
 	err := untilSignal(ctx, say, func(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -57,7 +57,7 @@ func (f *parkedFilter) read() error {
 
 // check is read, and refuses a route that does not exist. The state may
 // remember routes that the configuration no longer has.
-func (f *parkedFilter) check(ctx context.Context, cfg *config.Config, op *admin.Operator) error {
+func (f *parkedFilter) check(ctx context.Context, cfg *config.Config, op *operate.Operator) error {
 	if err := f.read(); err != nil || f.Route == "" {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -76,14 +76,14 @@ group in the same way; a message that is being sent is finished.`,
 		if err := p.check(c); err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			return a.pause(c.Context(), op, p)
 		})
 	}
 	return c
 }
 
-func (a *app) pause(ctx context.Context, op *admin.Operator, p pausing) error {
+func (a *app) pause(ctx context.Context, op *operate.Operator, p pausing) error {
 	changed, err := op.Pause(ctx, p.target())
 	if err != nil {
 		return unknownRoute(err)
@@ -108,7 +108,7 @@ func (a *app) pause(ctx context.Context, op *admin.Operator, p pausing) error {
 }
 
 // untilAtRest waits until no instance runs the route.
-func (a *app) untilAtRest(ctx context.Context, op *admin.Operator, p pausing) (bool, error) {
+func (a *app) untilAtRest(ctx context.Context, op *operate.Operator, p pausing) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -166,7 +166,7 @@ the relay; this command resumes it too.`,
 		if err := p.check(c); err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			resume := func() (bool, error) { return op.Resume(c.Context(), p.route, p.address, p.target().By) }
 			if p.group != "" {
 				resume = func() (bool, error) { return op.ResumeGroup(c.Context(), p.route, p.group, p.target().By) }
@@ -196,7 +196,7 @@ the relay; this command resumes it too.`,
 }
 
 // tellPausedAddresses says how to resume what the user probably meant.
-func (a *app) tellPausedAddresses(ctx context.Context, op *admin.Operator, route string) error {
+func (a *app) tellPausedAddresses(ctx context.Context, op *operate.Operator, route string) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (a *app) tellPausedAddresses(ctx context.Context, op *admin.Operator, route
 			fmt.Fprintf(a.out, "  one of its groups is paused: outrider resume %s --group %s\n", route, strconv.Quote(p.Group))
 		}
 		if p.Route == route && p.Address != "" {
-			fmt.Fprintf(a.out, "  one of its addresses is paused: outrider resume %s --address %s\n", route, strconv.Quote(admin.ShownAddress(p.Address)))
+			fmt.Fprintf(a.out, "  one of its addresses is paused: outrider resume %s --address %s\n", route, strconv.Quote(operate.ShownAddress(p.Address)))
 		}
 	}
 	return nil
@@ -214,7 +214,7 @@ func (a *app) tellPausedAddresses(ctx context.Context, op *admin.Operator, route
 
 // unknownRoute makes a route that does not exist the caller's mistake.
 func unknownRoute(err error) error {
-	if _, ok := errors.AsType[*admin.UnknownRoute](err); ok {
+	if _, ok := errors.AsType[*operate.UnknownRoute](err); ok {
 		return wrongError{err}
 	}
 	return err

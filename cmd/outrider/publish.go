@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -84,10 +84,10 @@ func (a *app) publish(c *cobra.Command, p *publication, out *output) error {
 	if err != nil {
 		return wrongError{err}
 	}
-	if err := admin.Publish(c.Context(), cfg, source, envelope); err != nil {
+	if err := operate.Publish(c.Context(), cfg, source, envelope); err != nil {
 		return err
 	}
-	routes := admin.RoutesFor(cfg, source, &envelope)
+	routes := operate.RoutesFor(cfg, source, &envelope)
 	if len(routes) == 0 {
 		fmt.Fprintf(a.err, "warning: no route of source %s matches type %q: the message was written, but nothing will deliver it\n", source, envelope.Type())
 	}

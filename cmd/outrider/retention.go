@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -30,13 +30,13 @@ removes them automatically.`,
 	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			all, err := op.Retain(c.Context(), !once, cmp.Or(by, currentUser()))
 			if err != nil {
 				return err
 			}
 			if out.json() {
-				return a.printJSON(map[string]any{"removed": once, "retention": admin.ViewRetention(all)})
+				return a.printJSON(map[string]any{"removed": once, "retention": operate.ViewRetention(all)})
 			}
 			return a.printRetention(all, once)
 		})

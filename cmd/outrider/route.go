@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -33,7 +33,7 @@ again as its "start" says.`,
 	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			if err := op.CheckForget(c.Context(), args[0], force); err != nil {
 				return unknownRoute(err)
 			}
@@ -62,7 +62,7 @@ again as its "start" says.`,
 }
 
 // kept says what there is of a route.
-func kept(c *cobra.Command, op *admin.Operator, route string) (string, error) {
+func kept(c *cobra.Command, op *operate.Operator, route string) (string, error) {
 	k, err := op.Kept(c.Context(), route)
 	return fmt.Sprintf("route %s: %s, position %d, %s (%d dead), %s", route, counted(k.Lanes, "lane"), k.Position,
 		counted(k.Parked, "parked message"), k.Dead, counted(k.Pauses, "pause")), err

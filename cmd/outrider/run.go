@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -63,12 +64,12 @@ func (a *app) run(ctx context.Context, cfg *config.Config, instance string) erro
 	if err != nil {
 		return wrongError{err}
 	}
-	admin.TuneMemory(cfg)
+	doctor.TuneMemory(cfg)
 	stop := a.onHangup(ctx, relay, log)
 	defer stop()
 	say := func(text string) { log.Info(text) }
 	return untilSignal(ctx, say, func(ctx context.Context) error {
-		log.Info("outrider starts", "version", admin.Version().Version, "instance", instance,
+		log.Info("outrider starts", "version", operate.Version().Version, "instance", instance,
 			"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
 		ended, told := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -124,7 +125,7 @@ func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Lo
 		}
 		return
 	}
-	admin.TuneMemory(cfg)
+	doctor.TuneMemory(cfg)
 	log.Info("SIGHUP: reloaded", "routes", len(cfg.Routes))
 }
 

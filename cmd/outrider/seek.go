@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -68,11 +68,11 @@ to prevent that, run "outrider pause" first.`,
 		if to == "" {
 			return wrong("--to is needed: beginning, end, a time, a span of time, or a position")
 		}
-		place, err := admin.ParsePlace(to, time.Now())
+		place, err := operate.ParsePlace(to, time.Now())
 		if err != nil {
 			return wrong("--to %w", err)
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			plan, err := op.PlanSeek(c.Context(), args[0], place)
 			if err != nil {
 				return unknownRoute(err)
@@ -109,7 +109,7 @@ from the lane that is furthest behind. To start in a different table, use "outri
 		if force && adopt {
 			return wrong("--force and --adopt exclude each other")
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			plan, err := op.Rebasing(c.Context(), args[0], force, adopt)
 			if err != nil {
 				return unknownRoute(err)
@@ -121,7 +121,7 @@ from the lane that is furthest behind. To start in a different table, use "outri
 }
 
 // move prints what a plan does, asks for confirmation, and carries it out.
-func (a *app) move(ctx context.Context, op *admin.Operator, plan *admin.Relocation, m moving) error {
+func (a *app) move(ctx context.Context, op *operate.Operator, plan *operate.Relocation, m moving) error {
 	result := describeMove(plan)
 	if !m.machine {
 		fmt.Fprintln(a.out, result.description)
@@ -146,7 +146,7 @@ func (a *app) move(ctx context.Context, op *admin.Operator, plan *admin.Relocati
 	return nil
 }
 
-func describeMove(plan *admin.Relocation) moved {
+func describeMove(plan *operate.Relocation) moved {
 	r := moved{Route: plan.Route, Action: plan.Action, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows, SkippedLate: plan.Late.Rows,
 		AtLeast: plan.Again.More || plan.Skipped.More, RunningOn: append([]string{}, plan.Owners...)}
 	lines := []string{fmt.Sprintf("route %s: %s to %s", plan.Route, plan.Action, plan.To)}

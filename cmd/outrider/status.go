@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -53,7 +55,7 @@ States, worst first:
 		if err := v.check(); err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *operate.Operator) error {
 			if v.watch {
 				return a.watchStatus(c.Context(), cfg, op, v)
 			}
@@ -85,12 +87,12 @@ func (v *statusView) check() error {
 }
 
 // operate opens the state for f.
-func (a *app) operate(ctx context.Context, f func(*config.Config, *admin.Operator) error) (err error) {
+func (a *app) operate(ctx context.Context, f func(*config.Config, *operate.Operator) error) (err error) {
 	cfg, err := a.loadState()
 	if err != nil {
 		return err
 	}
-	op, err := admin.NewOperator(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+	op, err := operate.NewOperator(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func explainMissing(err error) error {
 }
 
 // watchStatus shows the status until Ctrl-C, each time on a cleared terminal.
-func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *admin.Operator, v *statusView) error {
+func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *operate.Operator, v *statusView) error {
 	return untilSignal(ctx, func(string) {}, func(ctx context.Context) error {
 		tick := time.NewTicker(v.every)
 		defer tick.Stop()
@@ -133,7 +135,7 @@ func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *admin.Ope
 }
 
 // showStatus reads and prints the status once.
-func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Operator, v *statusView) error {
+func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *operate.Operator, v *statusView) error {
 	if v.lanes {
 		found, err := op.Lanes(ctx)
 		if err != nil {
@@ -143,13 +145,13 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 		if err != nil {
 			return err
 		}
-		rows := slices.DeleteFunc(admin.EachLane(found), func(p admin.RouteStatus) bool { return !v.wants(p.Route) })
+		rows := slices.DeleteFunc(status.EachLane(found), func(p status.RouteStatus) bool { return !v.wants(p.Route) })
 		if v.output.json() {
-			return a.printJSON(map[string]any{"status": rows, "instances": admin.MembersOf(instances, found)})
+			return a.printJSON(map[string]any{"status": rows, "instances": status.MembersOf(instances, found)})
 		}
 		return a.printLanes(rows)
 	}
-	running, relay := op.RunningRoutes(ctx)
+	running, relay := console.RunningRoutes(ctx, op)
 	rows, members, err := op.Status(ctx, running, v.wants)
 	if err != nil {
 		return err
@@ -157,7 +159,7 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 	if len(rows) == 0 && len(v.routes) > 0 {
 		return wrong("no route matches %s: the configuration has %s", strings.Join(v.routes, ", "), routeNames(cfg))
 	}
-	rows = slices.DeleteFunc(rows, func(p admin.RouteStatus) bool {
+	rows = slices.DeleteFunc(rows, func(p status.RouteStatus) bool {
 		return len(v.states) > 0 && !slices.Contains(v.states, string(p.State))
 	})
 	if v.output.json() {
@@ -170,7 +172,7 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 		return err
 	}
 	a.printStops(rows)
-	if errors.Is(relay, admin.ErrOtherRelay) {
+	if errors.Is(relay, console.ErrOtherRelay) {
 		fmt.Fprintf(a.err, "\nunavailable addresses are not shown: %v\n", relay)
 	}
 	return nil
@@ -189,11 +191,11 @@ const longTable = 40
 
 // printStatus writes a line per route. Where there are many, those that are ok
 // are only counted unless they were asked for.
-func (a *app) printStatus(rows []admin.RouteStatus, v *statusView) error {
+func (a *app) printStatus(rows []status.RouteStatus, v *statusView) error {
 	hidden := 0
 	if len(rows) > longTable && !v.all && len(v.routes) == 0 && len(v.states) == 0 {
 		all := len(rows)
-		rows = slices.DeleteFunc(slices.Clone(rows), func(p admin.RouteStatus) bool { return p.State == admin.StateOK })
+		rows = slices.DeleteFunc(slices.Clone(rows), func(p status.RouteStatus) bool { return p.State == status.StateOK })
 		hidden = all - len(rows)
 	}
 	var cells [][]string
@@ -214,7 +216,7 @@ func (a *app) printStatus(rows []admin.RouteStatus, v *statusView) error {
 }
 
 // printLanes writes a line per lane.
-func (a *app) printLanes(rows []admin.RouteStatus) error {
+func (a *app) printLanes(rows []status.RouteStatus) error {
 	var cells [][]string
 	for _, r := range rows {
 		cells = append(cells, []string{r.Route, fmt.Sprintf("%02d", *r.Slot), ownerOf(&r), strconv.FormatInt(r.Position, 10),
@@ -247,7 +249,7 @@ func (a *app) completeRoutes(*cobra.Command, []string, string) ([]string, cobra.
 
 func stateNames() []string {
 	var names []string
-	for _, s := range admin.RouteStates {
+	for _, s := range status.RouteStates {
 		names = append(names, string(s.State))
 	}
 	return names
@@ -255,7 +257,7 @@ func stateNames() []string {
 
 func stateHelp() string {
 	var b strings.Builder
-	for _, s := range admin.RouteStates {
+	for _, s := range status.RouteStates {
 		fmt.Fprintf(&b, "  %-12s %s\n", s.State, s.Meaning)
 	}
 	return strings.TrimRight(b.String(), "\n")

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // behind is how far a route is behind, for people.
-func behind(p *admin.RouteStatus) string {
+func behind(p *status.RouteStatus) string {
 	if p.Behind == nil {
 		return ""
 	}
@@ -28,7 +28,7 @@ func behind(p *admin.RouteStatus) string {
 const explainedRoutes = 10
 
 // printStops explains below the table why routes need attention, and what to do.
-func (a *app) printStops(rows []admin.RouteStatus) {
+func (a *app) printStops(rows []status.RouteStatus) {
 	if len(rows) > 0 && rows[0].NoRelay {
 		fmt.Fprintln(a.out, "\nno relay is running: start one with outrider run")
 	}
@@ -51,10 +51,10 @@ func (a *app) printStops(rows []admin.RouteStatus) {
 
 // explanation is what there is to say of a route beside its numbers: each fact on
 // a line, what to do about it on the next.
-func explanation(p *admin.RouteStatus) []string {
+func explanation(p *status.RouteStatus) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if p.State == admin.StateForeign || p.State == admin.StateFailing {
+	if p.State == status.StateForeign || p.State == status.StateFailing {
 		c := p.Cause()
 		add("route %s: %s", p.Route, c.Text)
 		if c.Action != "" {
@@ -98,7 +98,7 @@ func explanation(p *admin.RouteStatus) []string {
 }
 
 // failureText says what fails, with the first message as the example.
-func failureText(f *admin.Failing, p *admin.RouteStatus) string {
+func failureText(f *status.Failing, p *status.RouteStatus) string {
 	n := map[adapters.ParkedStatus]int{adapters.ParkedHeld: p.Held, adapters.ParkedRetrying: p.Retrying, adapters.ParkedDead: p.Dead}[f.Status]
 	text := fmt.Sprintf("%s %s; message %s", counted(n, "message"), f.Status, f.ID)
 	if f.Group != "" {
@@ -116,7 +116,7 @@ func failureText(f *admin.Failing, p *admin.RouteStatus) string {
 }
 
 // markedText describes it for people.
-func markedText(m *admin.Marked) string {
+func markedText(m *status.Marked) string {
 	text, verb := counted(m.Rows, "row"), "are"
 	if m.More {
 		text = "more than " + text
@@ -129,14 +129,14 @@ func markedText(m *admin.Marked) string {
 }
 
 // nextProbe is when a probed address is tried again, if that is known.
-func nextProbe(s *admin.Stop) string {
+func nextProbe(s *status.Stop) string {
 	if s.Probe == nil || time.Until(*s.Probe) <= 0 {
 		return ""
 	}
 	return " (next probe " + ago(*s.Probe) + ")"
 }
 
-func why(s *admin.Stop) string {
+func why(s *status.Stop) string {
 	text := " since " + s.Since.UTC().Format(time.RFC3339)
 	if s.By != "" {
 		text += " by " + s.By
@@ -151,7 +151,7 @@ func why(s *admin.Stop) string {
 }
 
 // ownerOf is the instance that works the row.
-func ownerOf(p *admin.RouteStatus) string {
+func ownerOf(p *status.RouteStatus) string {
 	switch {
 	case p.Lanes == 0 && p.Slot == nil:
 		return "(has never run)"
@@ -169,7 +169,7 @@ func ownerOf(p *admin.RouteStatus) string {
 }
 
 // deadOf is how many messages are dead, with a sign where not all rows were counted.
-func deadOf(p *admin.RouteStatus) string {
+func deadOf(p *status.RouteStatus) string {
 	if p.DeadMore {
 		return strconv.Itoa(p.Dead) + "+"
 	}

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // printOwners lists below the table the instances and their lanes. Of an
 // instance that is alone the table has said it all.
-func (a *app) printOwners(rows []admin.RouteStatus, members []admin.Member) error {
+func (a *app) printOwners(rows []status.RouteStatus, members []status.Member) error {
 	if len(members) > 1 {
 		var cells [][]string
 		for _, r := range rows {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 func TestStatusTellsWhoOwnsWhat(t *testing.T) {
@@ -31,15 +31,15 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	}
 	var out bytes.Buffer
 	a := &app{out: &out}
-	rows := admin.EachLane(lanes)
+	rows := status.EachLane(lanes)
 	if rows[3].Epoch != 7 || rows[3].Since == nil || rows[3].Owners[0] != "b" {
 		t.Errorf("a lane is shown as %+v", rows[3])
 	}
-	sum := admin.RouteStatus{Route: "orders"}
+	sum := status.RouteStatus{Route: "orders"}
 	for _, l := range lanes {
 		sum.Add(l)
 	}
-	if err := a.printOwners([]admin.RouteStatus{sum}, admin.MembersOf(instances, lanes)); err != nil {
+	if err := a.printOwners([]status.RouteStatus{sum}, status.MembersOf(instances, lanes)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/status"
 )
 
 // Of 500 routes a table lists those that need attention and counts the others.
 func TestAStatusOfManyRoutesIsShort(t *testing.T) {
 	t.Parallel()
-	var rows []admin.RouteStatus
+	var rows []status.RouteStatus
 	for i := range 500 {
-		p := admin.RouteStatus{State: admin.StateOK, Route: fmt.Sprintf("route-%03d", i), Lanes: 16, Owners: []string{"a"}, Alive: true}
+		p := status.RouteStatus{State: status.StateOK, Route: fmt.Sprintf("route-%03d", i), Lanes: 16, Owners: []string{"a"}, Alive: true}
 		if i%50 == 0 {
-			p.Dead, p.State = 1, admin.StateDead
+			p.Dead, p.State = 1, status.StateDead
 		}
 		rows = append(rows, p)
 	}
@@ -68,8 +68,8 @@ func TestAStatusShowsWhatFails(t *testing.T) {
 func TestAFailureSaysWhenItIsTriedNext(t *testing.T) {
 	t.Parallel()
 	next := time.Now().Add(time.Minute + time.Second/2)
-	f := &admin.Failing{ID: "7", Status: adapters.ParkedRetrying, Attempts: 2, Since: time.Now(), Next: &next, Error: "no"}
-	if text := failureText(f, &admin.RouteStatus{Retrying: 1}); !strings.Contains(text, "1 message retrying; message 7, parked 0s ago after 2 attempts, next attempt in 1m0s: no") {
+	f := &status.Failing{ID: "7", Status: adapters.ParkedRetrying, Attempts: 2, Since: time.Now(), Next: &next, Error: "no"}
+	if text := failureText(f, &status.RouteStatus{Retrying: 1}); !strings.Contains(text, "1 message retrying; message 7, parked 0s ago after 2 attempts, next attempt in 1m0s: no") {
 		t.Errorf("got %q", text)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -72,16 +73,16 @@ matches, until Ctrl-C. It only reads and stores no cursor; deliveries do not cha
 			}
 		}
 		return untilSignal(c.Context(), func(string) {}, func(ctx context.Context) error {
-			return admin.Tail(ctx, cfg, args[0], opts, show, outrider.WithLogger(a.logger(cfg, "warn")))
+			return console.Tail(ctx, cfg, args[0], opts, show, outrider.WithLogger(a.logger(cfg, "warn")))
 		})
 	}
 	return c
 }
 
-func tailOptions(from, match string, limit int) (admin.TailOptions, error) {
-	opts := admin.TailOptions{Max: limit}
+func tailOptions(from, match string, limit int) (console.TailOptions, error) {
+	opts := console.TailOptions{Max: limit}
 	var err error
-	if opts.From, err = admin.ParsePlace(from, time.Now()); err != nil {
+	if opts.From, err = operate.ParsePlace(from, time.Now()); err != nil {
 		return opts, wrong("--from %w", err)
 	}
 	if limit < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -45,12 +45,12 @@ wait for the topic are sent within five seconds.`,
 		if o.topic.Partitions < 0 || o.topic.Partitions > 10_000 || o.topic.Replicas < 0 || o.topic.Replicas > 100 {
 			return wrong("--partitions is from 1 to 10000, --replicas from 1 to 100")
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error { return a.createTopic(c.Context(), op, o) })
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error { return a.createTopic(c.Context(), op, o) })
 	}
 	return c
 }
 
-func (a *app) createTopic(ctx context.Context, op *admin.Operator, o topicOrder) error {
+func (a *app) createTopic(ctx context.Context, op *operate.Operator, o topicOrder) error {
 	check := o.topic
 	check.DryRun = true
 	created, err := op.CreateTopic(ctx, o.destination, check, "")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -26,7 +26,7 @@ delivered before it ends, and dead row versions cannot be removed.`,
 	c.Flags().StringVar(&source, "source", "", "only those in the database of this source")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			open, err := op.Transactions(c.Context(), source)
 			if err != nil {
 				return err
@@ -40,7 +40,7 @@ delivered before it ends, and dead row versions cannot be removed.`,
 	return c
 }
 
-func (a *app) printTransactions(open []admin.Transaction) error {
+func (a *app) printTransactions(open []operate.Transaction) error {
 	if len(open) == 0 {
 		fmt.Fprintln(a.out, "no transaction has been open for long")
 		return nil
@@ -70,17 +70,17 @@ ended. The role needs pg_signal_backend to end sessions of other roles.`,
 	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
 			return a.endTransaction(c.Context(), op, source, args[0], cmp.Or(by, currentUser()), yes, out.json())
 		})
 	}
 	return c
 }
 
-func (a *app) endTransaction(ctx context.Context, op *admin.Operator, source, id, by string, yes, machine bool) error {
+func (a *app) endTransaction(ctx context.Context, op *operate.Operator, source, id, by string, yes, machine bool) error {
 	open, err := op.Transactions(ctx, source)
-	i := slices.IndexFunc(open, func(t admin.Transaction) bool { return t.ID == id })
-	var ended *admin.Transaction
+	i := slices.IndexFunc(open, func(t operate.Transaction) bool { return t.ID == id })
+	var ended *operate.Transaction
 	if i >= 0 {
 		if !machine {
 			err = a.printTransactions(open[i : i+1])

@@ -16,7 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -59,7 +59,7 @@ func newApp(t *testing.T, url string, s *outboxframework.Settings) *app {
 	a := &app{t: t, registry: listeners.New(), log: &lines{}}
 	cfg, err := s.Config(url)
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	a.pool, err = pgxpool.New(t.Context(), url)
 	must(t, err)

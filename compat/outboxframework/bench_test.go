@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -49,7 +49,7 @@ func BenchmarkCommitToListener(b *testing.B) {
 	url := testenv.Postgres(b)
 	cfg, err := outboxframework.NewSettings().Config(url)
 	fatal(b, err)
-	_, err = admin.Init(b.Context(), cfg)
+	_, err = operate.Init(b.Context(), cfg)
 	fatal(b, err)
 	registry, arrived := listeners.New(), make(chan time.Time, 1)
 	listeners.Listen(registry, userCreated, func(context.Context, user) error {

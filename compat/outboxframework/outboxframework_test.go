@@ -15,7 +15,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
@@ -91,7 +91,7 @@ func TestOutboxFramework_18_2_18_4_18_5_18_6(t *testing.T) {
 	url := testenv.Postgres(t)
 	cfg, err := outboxframework.NewSettings().SetRetryMaxAttempts(3).SetRetryBaseDelay(time.Millisecond).SetPollerInterval(5 * time.Millisecond).Config(url)
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 
 	registry, seen := userListeners()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -32,7 +32,7 @@ func TestG2_G13_APausedGroupGetsNothingFromTheHotPath(t *testing.T) {
 	a.start()
 	cfg, err := settings.Config(url)
 	must(t, err)
-	op, err := admin.NewOperator(t.Context(), cfg)
+	op, err := operate.NewOperator(t.Context(), cfg)
 	must(t, err)
 	defer func() { must(t, op.Close()) }()
 	_, err = op.Pause(t.Context(), adapters.Pause{Route: outboxframework.Route, Group: "USER:paused"})

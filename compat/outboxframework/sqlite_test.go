@@ -12,7 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
@@ -28,7 +28,7 @@ func TestOutboxFrameworkOnSQLite_18_1_18_2_18_4_18_5_18_6(t *testing.T) {
 	if src, _ := cfg.Sources[outboxframework.Source].(*config.SQLite); src == nil || src.Path != path {
 		t.Fatalf("the source is %+v", cfg.Sources[outboxframework.Source])
 	}
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	registry, seen := userListeners()
 	relay, err := outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry), outrider.WithLogger(slog.New(slog.DiscardHandler)))
@@ -103,7 +103,7 @@ func TestG13_OutboxFrameworkOnSQLite_18_3_Overflow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.db")
 	cfg, err := outboxframework.NewSettings().SetColdQueueCapacity(1).SetDispatcherWorkers(1).SetPollerInterval(5 * time.Millisecond).Config("sqlite:" + path)
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	registry, began, goOn := listeners.New(), make(chan string, 10), make(chan struct{})
 	listeners.Listen(registry, userCreated, func(_ context.Context, u user) error {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
@@ -75,7 +75,7 @@ func newApp(ctx context.Context, path string, out io.Writer) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil { // the outbox table; `outrider init` does the same
+	if _, err := operate.Init(ctx, cfg); err != nil { // the outbox table; `outrider init` does the same
 		return nil, err
 	}
 	registry := listeners.New()

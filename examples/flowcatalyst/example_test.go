@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/flowcatalyst"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -39,7 +39,7 @@ func TestTheExampleDelivers(t *testing.T) {
 	cfg, err := outrider.LoadConfig("outrider.yaml")
 	must(t, err)
 	cfg.Admin.Listen = "off"
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 
 	conn, err := pgx.Connect(t.Context(), os.Getenv("DATABASE_URL"))
@@ -105,7 +105,7 @@ func TestTheLimitsAreThoseOfTheOriginal(t *testing.T) {
 	cfg, err := config.Parse("outrider.yaml", []byte(parts), os.LookupEnv)
 	must(t, err)
 	cfg.Admin.Listen = "off"
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), os.Getenv("DATABASE_URL"))
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -66,7 +66,7 @@ routes:
 `, platform.URL)), os.LookupEnv)
 	must(t, err)
 	cfg.Admin.Listen = "off"
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), os.Getenv("DATABASE_URL"))
 	must(t, err)

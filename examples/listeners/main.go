@@ -17,7 +17,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
@@ -96,7 +96,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil { // the outbox table; `outrider init` does the same
+	if _, err := operate.Init(ctx, cfg); err != nil { // the outbox table; `outrider init` does the same
 		return err
 	}
 	db, err := sqlite.Open(path)

@@ -26,7 +26,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -93,7 +93,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil {
+	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
 	}
 	envelope, err := outbox.New("order.placed").ID("event-1").
@@ -102,7 +102,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	// An application publishes in its own transaction: see example watermillsql.
-	if err := admin.Publish(ctx, cfg, "app", envelope); err != nil {
+	if err := operate.Publish(ctx, cfg, "app", envelope); err != nil {
 		return err
 	}
 	relay, err := outrider.New(cfg,

@@ -17,7 +17,7 @@ import (
 	"os/signal"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func run(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil {
+	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
 	}
 	relay, err := outrider.New(cfg)

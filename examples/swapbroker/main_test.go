@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -49,7 +49,7 @@ func publish(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Init(t.Context(), cfg); err != nil {
+	if _, err := operate.Init(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	for i := range orders {
@@ -58,7 +58,7 @@ func publish(t *testing.T, file string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := admin.Publish(t.Context(), cfg, "app", e); err != nil {
+		if err := operate.Publish(t.Context(), cfg, "app", e); err != nil {
 			t.Fatal(err)
 		}
 	}

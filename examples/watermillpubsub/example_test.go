@@ -18,7 +18,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // database/sql is what watermill-sql takes
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -36,7 +36,7 @@ func TestBothReceiversGetAllOrdersInOrder(t *testing.T) {
 	cfg, err := outrider.LoadConfig("outrider.yaml")
 	must(t, err)
 	cfg.Admin.Listen = "off"
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -27,7 +27,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/wmsql"
 )
@@ -85,7 +85,7 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := admin.Init(ctx, cfg); err != nil {
+	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
 	}
 	if _, err := db.ExecContext(ctx, `CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT, cents INTEGER)`); err != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/router"
@@ -37,7 +38,7 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	}
 	g := &generation{Builder: b, parts: p}
 	settings := b.RouterConfig().WithDefaults()
-	progress := admin.NewProgressJob(b, p, settings.Instance, func(store adapters.StateStore) { g.router.Notice(store) })
+	progress := operate.NewProgressJob(b, p, settings.Instance, func(store adapters.StateStore) { g.router.Notice(store) })
 	if progress != nil {
 		settings.Before = progress.Before
 		g.jobs = append(g.jobs, progress.Run)
@@ -50,8 +51,8 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	g.jobs = append(g.jobs, admin.NewOperationsJob(b, p, g.router.Instance()).Run)
-	if job := admin.NewStatisticsJob(b.Config, g.router.Stats, b.Options.Logger); job != nil {
+	g.jobs = append(g.jobs, operate.NewOperationsJob(b, p, g.router.Instance()).Run)
+	if job := console.NewStatisticsJob(b.Config, g.router.Stats, b.Options.Logger); job != nil {
 		g.jobs = append(g.jobs, job.Run)
 	}
 	return g, nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -90,12 +90,12 @@ func (l *anyLog) prepareLog(t *testing.T, url string) {
 }
 
 // dead are the marks of dead rows with their ids. A row is known by its position.
-func (l *anyLog) deadMarks(t *testing.T, op *admin.Operator) map[string]admin.ParkedMessage {
+func (l *anyLog) deadMarks(t *testing.T, op *operate.Operator) map[string]operate.ParkedMessage {
 	t.Helper()
 	list, err := op.Parked(t.Context(), adapters.ParkedFilter{Route: l.name, Limit: 1000})
 	must(t, err)
 	marks := l.ask(t, "SELECT no, marking FROM {t}")
-	dead := map[string]admin.ParkedMessage{}
+	dead := map[string]operate.ParkedMessage{}
 	for _, m := range list {
 		if m.Status == adapters.ParkedDead {
 			dead[marks[strconv.FormatInt(m.Position, 10)][1]] = m
@@ -105,7 +105,7 @@ func (l *anyLog) deadMarks(t *testing.T, op *admin.Operator) map[string]admin.Pa
 }
 
 // judged judges what has become of each row: it was delivered once, in the order of its group, or is dead and says why.
-func (l *anyLog) judged(t *testing.T, r *anyReceiver, op *admin.Operator) {
+func (l *anyLog) judged(t *testing.T, r *anyReceiver, op *operate.Operator) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *anyLog) judged(t *testing.T, r *anyReceiver, op *admin.Operator) {
 	}
 }
 
-func (l *anyLog) operatedOn(t *testing.T, r *anyReceiver, op *admin.Operator) {
+func (l *anyLog) operatedOn(t *testing.T, r *anyReceiver, op *operate.Operator) {
 	t.Helper()
 	dead, n := l.deadMarks(t, op), map[string]int{}
 	for _, m := range dead {
@@ -146,7 +146,7 @@ func (l *anyLog) operatedOn(t *testing.T, r *anyReceiver, op *admin.Operator) {
 	}
 	change := func(action adapters.ParkedAction, id string, want int) {
 		t.Helper()
-		got, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: l.name, ID: id}, By: "me"}, admin.Pace{})
+		got, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: l.name, ID: id}, By: "me"}, operate.Pace{})
 		if err != nil || got != want {
 			t.Errorf("%s: %s of %q: %d rows, %v; want %d", l, action, id, got, err, want)
 		}
@@ -200,7 +200,7 @@ func TestLogTablesOfAnyType(t *testing.T) {
 				sources = append(sources, l.source)
 			}
 			cfg := configuredOnly(t, sources...)
-			_, err := admin.Init(t.Context(), cfg)
+			_, err := operate.Init(t.Context(), cfg)
 			must(t, err)
 			bus := &anyReceiver{deny: map[string]bool{}, tried: map[string]int{}, took: map[string][]*message.Message{}}
 			for _, l := range logs {
@@ -209,7 +209,7 @@ func TestLogTablesOfAnyType(t *testing.T) {
 				}
 			}
 			stop := relay(t, cfg, outrider.WithDestination("bus", bus))
-			operate(t, cfg, func(op *admin.Operator) {
+			asOperator(t, cfg, func(op *operate.Operator) {
 				for _, by := range []func(*anyLog){func(*anyLog) {}, func(l *anyLog) { l.operatedOn(t, bus, op) }} {
 					for _, l := range logs {
 						by(l)

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // operated judges what operators see of the table's rows and do with them.
 func (r *anyReceiver) operated(t *testing.T, a *anyTable) {
 	t.Helper()
-	operate(t, a.cfg, func(op *admin.Operator) {
+	asOperator(t, a.cfg, func(op *operate.Operator) {
 		a.listed(t, op)
 		a.found(t, op)
 		a.purged(t, op)
@@ -46,7 +46,7 @@ func (a *anyTable) ctx(t *testing.T) context.Context {
 	return ctx
 }
 
-func (a *anyTable) listed(t *testing.T, op *admin.Operator) {
+func (a *anyTable) listed(t *testing.T, op *operate.Operator) {
 	t.Helper()
 	list, err := op.Parked(a.ctx(t), adapters.ParkedFilter{Route: a.name, Limit: 2 * anyRows})
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *anyTable) listed(t *testing.T, op *admin.Operator) {
 }
 
 // found judges `event` of each row, and of ids that are no row's.
-func (a *anyTable) found(t *testing.T, op *admin.Operator) {
+func (a *anyTable) found(t *testing.T, op *operate.Operator) {
 	t.Helper()
 	states := a.states(t)
 	for i, row := range a.rows {
@@ -77,9 +77,9 @@ func (a *anyTable) found(t *testing.T, op *admin.Operator) {
 		if row.free || !there || s.id == "" || i > len(a.kinds["key"].values) && i%6 > 0 {
 			continue
 		}
-		want := admin.EventSettled
+		want := operate.EventSettled
 		if a.dead(s) {
-			want = admin.EventDead
+			want = operate.EventDead
 		}
 		j, err := op.Journey(a.ctx(t), s.id)
 		if err != nil || len(j.Places) != 1 || j.Places[0].Where != want {
@@ -110,12 +110,12 @@ func (a *anyTable) noIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-func (a *anyTable) purged(t *testing.T, op *admin.Operator) {
+func (a *anyTable) purged(t *testing.T, op *operate.Operator) {
 	t.Helper()
 	change := func(what string, f adapters.ParkedFilter, want int) {
 		t.Helper()
 		f.Route = a.name
-		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: f, By: "me"}, admin.Pace{})
+		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: f, By: "me"}, operate.Pace{})
 		if n != want || err != nil && want > 0 {
 			a.isWrong("purge of %s: %d rows, %v; want %d", what, n, err, want)
 		}
@@ -149,12 +149,12 @@ func (a *anyTable) purged(t *testing.T, op *admin.Operator) {
 	})
 }
 
-func (a *anyTable) redriven(t *testing.T, op *admin.Operator) {
+func (a *anyTable) redriven(t *testing.T, op *operate.Operator) {
 	t.Helper()
 	redrive := func(what string, f adapters.ParkedFilter, want int) {
 		t.Helper()
 		f.Route = a.name
-		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: f, By: "me"}, admin.Pace{})
+		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: f, By: "me"}, operate.Pace{})
 		if n != want || err != nil {
 			a.isWrong("redrive of %s: %d rows, %v; want %d", what, n, err, want)
 		}
@@ -167,7 +167,7 @@ func (a *anyTable) redriven(t *testing.T, op *admin.Operator) {
 		}
 	}
 	// The one row may be dead again, or not yet.
-	n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{Route: a.name}, By: "me"}, admin.Pace{})
+	n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{Route: a.name}, By: "me"}, operate.Pace{})
 	if n < len(dead)-1 || err != nil {
 		a.isWrong("redrive of all: %d rows, %v; want %d", n, err, len(dead)-1)
 	}

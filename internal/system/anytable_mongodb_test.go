@@ -18,7 +18,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -44,7 +44,7 @@ routes: {app: {from: app, to: bus, middleware: [poison, {retry: {attempts: 2, ba
 `, filepath.Join(t.TempDir(), "state.db"), url, name))
 	must(t, err)
 	quiet := outrider.WithLogger(slog.New(slog.DiscardHandler))
-	_, err = admin.Init(t.Context(), cfg, quiet)
+	_, err = operate.Init(t.Context(), cfg, quiet)
 	must(t, err)
 
 	object, day := bson.NewObjectID(), time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
@@ -106,21 +106,21 @@ routes: {app: {from: app, to: bus, middleware: [poison, {retry: {attempts: 2, ba
 			t.Errorf("document %s is %s, and was delivered %d times; want %s", mark, s, len(bus.took[mark]), want)
 		}
 	}
-	operate(t, cfg, func(op *admin.Operator) {
+	asOperator(t, cfg, func(op *operate.Operator) {
 		list, err := op.Parked(t.Context(), adapters.ParkedFilter{Limit: 1000})
 		if err != nil || len(list) != count("FAILED") {
 			t.Errorf("parked list has %d documents, %v; %d are dead", len(list), err, count("FAILED"))
 		}
 		for i, m := range list {
 			id := m.ID
-			if slices.ContainsFunc(list[i+1:], func(o admin.ParkedMessage) bool { return o.ID == id }) { // the text; the other one is next
+			if slices.ContainsFunc(list[i+1:], func(o operate.ParkedMessage) bool { return o.ID == id }) { // the text; the other one is next
 				id = strconv.Quote(id)
 			}
 			action := adapters.ParkedRedrive
 			if i%3 == 0 {
 				action = adapters.ParkedPurge
 			}
-			if n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{ID: id}, By: "me"}, admin.Pace{}); n != 1 || err != nil || m.LastError == "" {
+			if n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{ID: id}, By: "me"}, operate.Pace{}); n != 1 || err != nil || m.LastError == "" {
 				t.Errorf("%s of %q: %d documents, %v; its error is %q", action, m.ID, n, err, m.LastError)
 			}
 		}

@@ -23,7 +23,8 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/layout"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -342,7 +343,7 @@ func (a *anyTable) prepare(t *testing.T) {
 	a.create(t)
 	a.fill(t)
 	before := a.ask(t, a.of.shape)
-	_, err := admin.Init(t.Context(), a.cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err := operate.Init(t.Context(), a.cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		if a.refuse = err.Error(); !a.may() {
 			t.Errorf("%s: init: %v", a, err)
@@ -569,7 +570,7 @@ func everyTable(t *testing.T, of *anyDatabase, db *sql.DB, url string, most int)
 	for _, a := range tables {
 		sources = append(sources, a.config(url))
 	}
-	found := admin.Doctor(t.Context(), configuredOnly(t, sources...), quiet, to)
+	found := doctor.Doctor(t.Context(), configuredOnly(t, sources...), quiet, to)
 	sources = nil
 	for _, a := range tables {
 		for _, d := range found {

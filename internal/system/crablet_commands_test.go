@@ -9,13 +9,13 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // commanded is a pair that gets commands by SQL and by an operator in another process than the relay.
 type commanded struct {
 	*crablet
-	op *admin.Operator
+	op *operate.Operator
 }
 
 // ofKafka is the route of the pair.
@@ -26,7 +26,7 @@ func newCommanded(t *testing.T) *commanded {
 	c := newCrablet(t, "KafkaPublisher", "Webhook")
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, "sources:\n  events: {type: postgres, url: %q, layout: %s}\n%s", c.url, c.layout, c.cfg))
 	must(t, err)
-	op, err := admin.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	op, err := operate.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	t.Cleanup(func() { must(t, op.Close()) })
 	return &commanded{c, op}
@@ -50,7 +50,7 @@ func (c *commanded) resume() {
 	}
 }
 
-func (c *commanded) seek(to admin.Place) {
+func (c *commanded) seek(to operate.Place) {
 	c.Helper()
 	plan, err := c.op.PlanSeek(c.Context(), ofKafka, to)
 	must(c.T, err)
@@ -117,10 +117,10 @@ func TestG1_OfTwoMovesOfACrabletPairTheLaterCounts(t *testing.T) {
 	}{
 		{"SQL, then a seek to the end", func() {
 			c.set("last_position = 20")
-			c.seek(admin.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+			c.seek(operate.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
 		}, 41},
-		{"a seek, then SQL", func() { c.seek(admin.Place{Position: 11}); c.set("last_position = 35") }, 36},
-		{"a seek, then SQL to where it was before", func() { c.seek(admin.Place{Position: 11}); c.set(fmt.Sprint("last_position = ", last)) }, 43},
+		{"a seek, then SQL", func() { c.seek(operate.Place{Position: 11}); c.set("last_position = 35") }, 36},
+		{"a seek, then SQL to where it was before", func() { c.seek(operate.Place{Position: 11}); c.set(fmt.Sprint("last_position = ", last)) }, 43},
 	} {
 		n := len(kafka.all())
 		tt.move()

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
@@ -80,12 +80,12 @@ destinations: {here: {type: publisher, topic: t}}
 routes: {all: {from: app, to: here, middleware: [{poison: {}}, {retry: {attempts: 4, base: 1ms}}, {timeout: 10s}]}}
 %s`, filepath.Join(t.TempDir(), "app.db"), more))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	for _, id := range []string{"a", "b", "c"} {
 		m, err := outbox.New("t").Group(id).JSON(id).Build()
 		must(t, err)
-		must(t, admin.Publish(t.Context(), cfg, "app", m))
+		must(t, operate.Publish(t.Context(), cfg, "app", m))
 	}
 	return cfg
 }
@@ -218,7 +218,7 @@ func TestAnEmbeddedRelayOpensNoPort(t *testing.T) {
 		Routes:       []config.Route{{Name: "all", From: "app", Targets: []string{"nowhere"}}},
 	})
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/postgres"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -87,7 +87,7 @@ admin: {listen: off}
 			must(t, err)
 			e, err := outbox.New("k").Group(name).RawJSON(fmt.Appendf(nil, `{"name": %q}`, name)).Build()
 			must(t, err)
-			must(t, admin.Publish(t.Context(), cfg, "app", e))
+			must(t, operate.Publish(t.Context(), cfg, "app", e))
 			for what, want := range map[string]string{
 				"SELECT string_agg(state, ' ' ORDER BY id) FROM jobs":                                                             "done dead done",
 				"SELECT count(*) || min(message_group) || max(message_group) || max(payload->>'name') FROM copy":                  "4" + name + name + name,

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -74,7 +74,7 @@ destinations: {here: {type: listeners}}
 routes: {all: {from: app, to: here}}
 `))
 	must(b, err)
-	_, err = admin.Init(b.Context(), cfg)
+	_, err = operate.Init(b.Context(), cfg)
 	must(b, err)
 	registry, arrived := listeners.New(), make(chan time.Time, 1)
 	listeners.Listen(registry, outbox.Type[map[string]string]("created"), func(context.Context, map[string]string) error {

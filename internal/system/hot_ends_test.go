@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -127,7 +127,7 @@ destinations: {here: {type: listeners}}
 routes: {all: {from: app, to: here}}
 `, url, layout, "state_"+layout[:6]))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	h := &hotEndings{table: outbox.DefaultTable, id: "id", got: map[string][]string{}}
 	h.changed = sync.NewCond(&h.mu)

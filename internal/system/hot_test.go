@@ -16,7 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -161,7 +161,7 @@ func (p *hotProgram) stop() {
 // hotTables makes the tables of a test, and a pool for its writers.
 func hotTables(t *testing.T, cfg *outrider.Config, url string) *pgxpool.Pool {
 	t.Helper()
-	_, err := admin.Init(t.Context(), cfg)
+	_, err := operate.Init(t.Context(), cfg)
 	must(t, err)
 	pool, err := pgxpool.New(t.Context(), url)
 	must(t, err)
@@ -200,7 +200,7 @@ func TestG1_G2_G3_HotPathsAmongOperatorsAndInstances(t *testing.T) {
 	plain, err := outbox.NewClient(outbox.ClientConfig{})
 	must(t, err)
 	a, b, c := newHotProgram(t, cfg, listen).start(), newHotProgram(t, cfg, listen).start(), newHotProgram(t, cfg, listen)
-	op, err := admin.NewOperator(t.Context(), cfg)
+	op, err := operate.NewOperator(t.Context(), cfg)
 	must(t, err)
 	defer func() { must(t, op.Close()) }()
 

@@ -16,7 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // TestG1_APostedMessageIsAnsweredWhenItIsSettled runs a relay whose source is HTTP: the
@@ -35,7 +35,7 @@ destinations: {here: {type: publisher, topic: t}}
 routes: {all: {from: in, to: here}}
 `, filepath.Join(t.TempDir(), "state.db"), address))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	got := make(arrivals) // unbuffered: a delivery waits for the test
 	relay, err := outrider.New(cfg, outrider.WithBatchDestination("here", got))
@@ -99,7 +99,7 @@ routes: {all: {from: in, to: out}}
 		must(t, err)
 		return cfg
 	}
-	_, err = admin.Init(t.Context(), config("30s"))
+	_, err = operate.Init(t.Context(), config("30s"))
 	must(t, err)
 	relay, err := outrider.New(config("30s"), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -86,7 +86,7 @@ destinations: {here: {type: %s}, graveyard: {type: publisher, topic: dead}}
 routes: {all: {from: app, to: here, middleware: [%s, {retry: {attempts: 5, base: 1ms, max: 5ms}}, {timeout: 1h}]}}
 `, url, kind, poison))
 			must(t, err)
-			_, err = admin.Init(t.Context(), cfg)
+			_, err = operate.Init(t.Context(), cfg)
 			must(t, err)
 			pool, err := pgxpool.New(t.Context(), url)
 			must(t, err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -24,7 +24,7 @@ destinations: {hook: {type: http, url: "%s/first"}}
 routes: {all: {from: app, to: hook, middleware: [dedupe: 1h, poison, retry, timeout]}}
 `, filepath.Join(t.TempDir(), "app.db"), url))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
@@ -33,7 +33,7 @@ routes: {all: {from: app, to: hook, middleware: [dedupe: 1h, poison, retry, time
 	done := make(chan error, 1)
 	go func() { done <- o.Run(ctx) }()
 	<-o.Ready()
-	places := func(id string) (j admin.Journey) {
+	places := func(id string) (j operate.Journey) {
 		must(t, json.Unmarshal([]byte(get(t, o, "/api/v1/events/"+id)), &j))
 		return j
 	}
@@ -41,22 +41,22 @@ routes: {all: {from: app, to: hook, middleware: [dedupe: 1h, poison, retry, time
 		for _, id := range ids {
 			m, err := outbox.New("t").ID(id).Group("g").JSON(1).Build()
 			must(t, err)
-			must(t, admin.Publish(t.Context(), cfg, "app", m))
+			must(t, operate.Publish(t.Context(), cfg, "app", m))
 		}
 		eventually(t, "the last message is settled", func() bool {
 			j := places(ids[len(ids)-1])
-			return len(j.Places) == 1 && j.Places[0].Where == admin.EventSettled
+			return len(j.Places) == 1 && j.Places[0].Where == operate.EventSettled
 		})
 	}
 	if n := box.at("/first"); n != 3 {
 		t.Errorf("%d messages arrived", n)
 	}
-	where := map[int64]admin.EventWhere{}
+	where := map[int64]operate.EventWhere{}
 	j := places("twice")
 	for _, p := range j.Places {
 		where[p.Position] = p.Where
 	}
-	if len(j.Places) != 2 || where[2] != admin.EventSettled || where[3] != admin.EventSkipped {
+	if len(j.Places) != 2 || where[2] != operate.EventSettled || where[3] != operate.EventSkipped {
 		t.Errorf("the event is at %+v", j.Places)
 	}
 	cancel()

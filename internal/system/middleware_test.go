@@ -23,7 +23,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -147,7 +147,7 @@ routes:
   orders: {from: app, to: bus, middleware: [dedupe: 1h, poison, retry: {base: 1ms}, timeout]}
 `, s.source))
 			must(t, err)
-			_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+			_, err = operate.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 			must(t, err)
 			r := &receiver{failed: map[string]bool{}}
 			row := func(id, group string) *outbox.Builder {
@@ -190,7 +190,7 @@ routes:
   copies: {from: app, to: bus, middleware: [metrics, tracing: {}, breaker: {ratio: 0.5}]}
 `, s.source))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err = operate.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	spans, registry := tracetest.NewSpanRecorder(), prometheus.NewPedanticRegistry()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
@@ -252,7 +252,7 @@ destinations: {bus: {type: publisher, topic: all}}
 routes: {orders: {from: app, to: bus, middleware: [tracing, retry: {base: 1ms}]}}
 `, s.source))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err = operate.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	r := &receiver{failed: map[string]bool{}}
 	for round, id := range []string{"untraced", "traced"} {

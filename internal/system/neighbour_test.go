@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -40,7 +40,7 @@ type neighbour struct {
 	pool   *pgxpool.Pool // of hot paths; nil: the table has none
 	client *outbox.Client
 	relay  *outrider.Outrider
-	op     *admin.Operator
+	op     *operate.Operator
 	random *rand.Rand
 	stop   func()
 	config func() *outrider.Config
@@ -82,9 +82,9 @@ routes: {all: {from: app, to: here, middleware: [{poison: {}}, {retry: {attempts
 		return cfg
 	}
 	cfg := n.config()
-	_, err := admin.Init(t.Context(), cfg)
+	_, err := operate.Init(t.Context(), cfg)
 	must(t, err)
-	n.op, err = admin.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	n.op, err = operate.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	t.Cleanup(func() { must(t, n.op.Close()) })
 	if nt.hot() {

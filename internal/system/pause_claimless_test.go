@@ -15,7 +15,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -149,7 +149,7 @@ routes: {work: {from: app, to: bus, middleware: [{retry: {attempts: 50, base: 20
 	g.mu.Unlock()
 	write(1)
 	<-g.entered
-	operate(t, cfg, func(op *admin.Operator) {
+	asOperator(t, cfg, func(op *operate.Operator) {
 		_, err := op.Pause(t.Context(), adapters.Pause{Route: "work", Group: name})
 		must(t, err)
 	})
@@ -171,7 +171,7 @@ routes: {work: {from: app, to: bus, middleware: [{retry: {attempts: 50, base: 20
 	}
 	g.shut = ""
 	g.mu.Unlock()
-	operate(t, cfg, func(op *admin.Operator) {
+	asOperator(t, cfg, func(op *operate.Operator) {
 		_, err := op.ResumeGroup(t.Context(), "work", name, "test")
 		must(t, err)
 	})

@@ -16,7 +16,8 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -110,11 +111,11 @@ routes:
 	if state != "" {
 		options = append(options, outrider.WithStatePool(p.state))
 	}
-	_, err = admin.Init(t.Context(), cfg, options...)
+	_, err = operate.Init(t.Context(), cfg, options...)
 	must(t, err)
-	_, err = admin.InitWake(t.Context(), cfg, options...)
+	_, err = operate.InitWake(t.Context(), cfg, options...)
 	must(t, err)
-	_, err = admin.InitIndexes(t.Context(), cfg, nil, options...)
+	_, err = operate.InitIndexes(t.Context(), cfg, nil, options...)
 	must(t, err)
 	var got atomic.Int64
 	publisher := &supplied{publish: func(*message.Message) error { got.Add(1); return nil }}
@@ -135,12 +136,12 @@ routes:
 		}
 		return got.Load() == 2
 	})
-	for _, d := range admin.Doctor(ctx, cfg, withHere...) {
+	for _, d := range doctor.Doctor(ctx, cfg, withHere...) {
 		if d.Level == adapters.LevelBroken {
 			t.Errorf("doctor: %s: %s: %s", d.Part, d.Subject, d.Text)
 		}
 	}
-	op, err := admin.NewOperator(ctx, cfg, options...)
+	op, err := operate.NewOperator(ctx, cfg, options...)
 	must(t, err)
 	_, err = op.Retain(ctx, true, "test")
 	must(t, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -104,7 +104,7 @@ func TestG1_ATableThatASubscriptionWrites(t *testing.T) {
 	for _, cfg := range []*outrider.Config{own, custom} {
 		begin(t, cfg, newCollector()).refuses(t, "a logical subscription writes its rows", "run Outrider on the publisher")
 		found := false
-		for _, d := range admin.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
+		for _, d := range doctor.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
 			found = found || strings.Contains(d.Text+d.Fix, "a logical subscription writes its rows")
 		}
 		if !found {

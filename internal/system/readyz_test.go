@@ -14,7 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/status"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -58,7 +60,7 @@ sources: {app: {type: postgres, url: %q, layout: %s, poll: {min: 10ms, max: 20ms
 destinations: {out: {type: discard}}
 routes: {work: {from: app, to: out}}
 `, url, layout)
-			_, err := admin.Init(t.Context(), cfg)
+			_, err := operate.Init(t.Context(), cfg)
 			must(t, err)
 			pool, err := pgxpool.New(t.Context(), url)
 			must(t, err)
@@ -89,10 +91,10 @@ routes:
   on: {from: app, to: out, middleware: [{poison: {then: continue}}, {retry: {attempts: 1}}]}
   held: {from: app, to: out, middleware: [{poison: {then: hold}}, {retry: {attempts: 1}}]}
 `, filepath.Join(t.TempDir(), "app.db"), receiver.URL)
-	_, err := admin.Init(t.Context(), cfg)
+	_, err := operate.Init(t.Context(), cfg)
 	must(t, err)
 	for _, id := range []string{"a", "b"} {
-		must(t, admin.Publish(t.Context(), cfg, "app", typedEvent(t, id)))
+		must(t, operate.Publish(t.Context(), cfg, "app", typedEvent(t, id)))
 	}
 	for range 2 {
 		relay, stop := working(t, cfg)
@@ -119,7 +121,7 @@ sources: {in: {type: http, listen: %q, path: /events}}
 destinations: {out: {type: discard}}
 routes: {all: {from: in, to: out}}
 `, filepath.Join(t.TempDir(), "state.db"), address)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	relay, stop := working(t, cfg)
 	defer stop()
@@ -129,16 +131,16 @@ routes: {all: {from: in, to: out}}
 			t.Fatalf("its route is %s", text)
 		}
 	}
-	op, err := admin.NewOperator(t.Context(), cfg)
+	op, err := operate.NewOperator(t.Context(), cfg)
 	must(t, err)
 	defer func() { must(t, op.Close()) }()
-	running, err := op.RunningRoutes(t.Context())
+	running, err := console.RunningRoutes(t.Context(), op)
 	if err == nil {
 		t.Errorf("the address of the configuration has port 0 and answers: %v", running)
 	}
 	rows, _, err := op.Status(t.Context(), nil, nil)
 	must(t, err)
-	if rows[0].State != admin.StateOK {
+	if rows[0].State != status.StateOK {
 		t.Errorf("for the command it is %s: %s", rows[0].State, rows[0].SourceError)
 	}
 }

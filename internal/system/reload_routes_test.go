@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -27,7 +27,7 @@ destinations: {hook: {type: http, url: "%s/first"}}
 routes: {every: {from: app, to: hook}}
 `, db, url))
 	must(t, err)
-	_, err = admin.Init(t.Context(), first)
+	_, err = operate.Init(t.Context(), first)
 	must(t, err)
 	log := &logged{}
 	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
@@ -40,7 +40,7 @@ routes: {every: {from: app, to: hook}}
 	for range 3 {
 		m, err := outbox.New("t").Group("g").JSON(1).Build()
 		must(t, err)
-		must(t, admin.Publish(t.Context(), first, "app", m))
+		must(t, operate.Publish(t.Context(), first, "app", m))
 	}
 	delivered := func() bool { return len(o.Stats()) == 1 && o.Stats()[0].Delivered == 3 }
 	eventually(t, "the messages arrive", delivered)

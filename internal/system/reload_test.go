@@ -16,7 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -76,7 +76,7 @@ func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
 	first, second := reloadable(t, db, url, "first", ""), reloadable(t, db, url, "second", "")
 	taken := reloadable(t, db, url, "taken", fmt.Sprintf("state: {url: %q}", "sqlite:"+other))
 	for _, cfg := range []*outrider.Config{first, taken} {
-		_, err := admin.Init(t.Context(), cfg)
+		_, err := operate.Init(t.Context(), cfg)
 		must(t, err)
 	}
 	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.DiscardHandler)))
@@ -94,7 +94,7 @@ func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
 		before := box.at("/" + path)
 		m, err := outbox.New("t").Group("g").JSON(1).Build()
 		must(t, err)
-		must(t, admin.Publish(t.Context(), first, "app", m))
+		must(t, operate.Publish(t.Context(), first, "app", m))
 		eventually(t, path+" is at work", func() bool { return box.at("/"+path) == before+1 })
 		if ready := get(t, o, "/readyz"); ready != "ok\n" {
 			t.Errorf("readyz says %q", ready)
@@ -138,7 +138,7 @@ func TestG11_ADeadBrokerRefusesNoReload(t *testing.T) {
 	box, url := newInbox(t)
 	db := filepath.Join(t.TempDir(), "app.db")
 	first := reloadable(t, db, url, "first", "")
-	_, err := admin.Init(t.Context(), first)
+	_, err := operate.Init(t.Context(), first)
 	must(t, err)
 	dead, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
 admin: {listen: "127.0.0.1:1"}
@@ -163,7 +163,7 @@ routes: {all: {from: app, to: bus}}
 	}
 	m, err := outbox.New("t").Group("g").JSON(1).Build()
 	must(t, err)
-	must(t, admin.Publish(t.Context(), first, "app", m))
+	must(t, operate.Publish(t.Context(), first, "app", m))
 	eventually(t, "the broker's outage is known", func() bool {
 		stats := o.Stats()
 		return len(stats) == 1 && len(stats[0].Down) == 1
@@ -233,12 +233,12 @@ routes: {all: {from: app, to: hook, middleware: [{dedupe: {store: memory}}]}}
 		return cfg
 	}
 	first := config("first")
-	_, err := admin.Init(t.Context(), first)
+	_, err := operate.Init(t.Context(), first)
 	must(t, err)
 	publish := func(id string) {
 		m, err := outbox.New("t").ID(id).Group("g").JSON(id).Build()
 		must(t, err)
-		must(t, admin.Publish(t.Context(), first, "app", m))
+		must(t, operate.Publish(t.Context(), first, "app", m))
 	}
 	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -56,7 +56,7 @@ func TestG11_ReloadsWhileAnotherStillStarts(t *testing.T) {
 	first := reloadable(t, db, url, "first", "")
 	taken := reloadable(t, db, url, "taken", fmt.Sprintf("state: {url: %q}", "sqlite:"+other))
 	for _, cfg := range []*outrider.Config{first, taken} {
-		_, err := admin.Init(t.Context(), cfg)
+		_, err := operate.Init(t.Context(), cfg)
 		must(t, err)
 	}
 	state, err := statestore.New(t.Context(), statestore.Config{Path: other})
@@ -100,7 +100,7 @@ func TestG11_ReloadsWhileAnotherStillStarts(t *testing.T) {
 		must(t, o.Reload(ctx, reloadable(t, db, url, fmt.Sprint("last", round), "")))
 		m, err := outbox.New("t").Group("g").JSON(1).Build()
 		must(t, err)
-		must(t, admin.Publish(ctx, first, "app", m))
+		must(t, operate.Publish(ctx, first, "app", m))
 		eventually(t, "the last one is at work", func() bool { return box.at(fmt.Sprint("/last", round)) == 1 })
 		cancel()
 		must(t, <-done)

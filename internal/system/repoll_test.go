@@ -17,7 +17,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -58,7 +58,7 @@ routes: {all: {from: app, to: hook}}
 	first := config("min: 59m, max: 59m", "")
 	taken := config(rare, fmt.Sprintf("state: {url: %q}", "sqlite:"+other))
 	for _, cfg := range []*outrider.Config{first, taken} {
-		_, err := admin.Init(t.Context(), cfg)
+		_, err := operate.Init(t.Context(), cfg)
 		must(t, err)
 	}
 	state, err := statestore.New(t.Context(), statestore.Config{Path: db})
@@ -87,7 +87,7 @@ routes: {all: {from: app, to: hook}}
 	publish := func() {
 		m, err := outbox.New("t").Group(fmt.Sprint("g", published%7)).JSON(published).Build()
 		must(t, err)
-		must(t, admin.Publish(t.Context(), first, "app", m))
+		must(t, operate.Publish(t.Context(), first, "app", m))
 		published++
 	}
 	for i := range 100 {

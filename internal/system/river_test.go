@@ -18,7 +18,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -51,7 +51,7 @@ destinations: {jobs: {type: river, url: %q, batch: {max_messages: 50}}}
 routes: {work: {from: app, to: jobs, middleware: [{retry: {attempts: 2, base: 1ms, max: 5ms}}]}}
 `, j.url, source, j.url))
 	must(t, err)
-	_, err = admin.Init(t.Context(), j.cfg)
+	_, err = operate.Init(t.Context(), j.cfg)
 	must(t, err)
 	return j
 }
@@ -390,10 +390,10 @@ func (j *jobs) jobsOf(n int) int {
 // what the command says is so, nothing is lost, and nothing is there twice.
 func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
 	t.Parallel()
-	start := func(t *testing.T) (*jobs, *admin.Operator, func()) {
+	start := func(t *testing.T) (*jobs, *operate.Operator, func()) {
 		t.Helper()
 		j := newJobs(t, "")
-		op, err := admin.NewOperator(t.Context(), j.cfg)
+		op, err := operate.NewOperator(t.Context(), j.cfg)
 		must(t, err)
 		t.Cleanup(func() { must(t, op.Close()) })
 		stop := j.run()
@@ -415,7 +415,7 @@ func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
 		must(t, err)
 		change := func(action adapters.ParkedAction) int {
 			t.Helper()
-			n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "work"}, By: "me"}, admin.Pace{})
+			n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "work"}, By: "me"}, operate.Pace{})
 			must(t, err)
 			return n
 		}
@@ -455,7 +455,7 @@ func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
 		t.Parallel()
 		j, op, stop := start(t)
 		release := j.blocked(func() { j.publish(true, event{N: 2, Group: "g1"}, event{N: 3, Group: "g1"}) })
-		plan, err := op.PlanSeek(t.Context(), "work", admin.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+		plan, err := op.PlanSeek(t.Context(), "work", operate.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
 		must(t, err)
 		must(t, op.Relocate(t.Context(), plan, "me"))
 		release()

@@ -17,7 +17,9 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -249,9 +251,9 @@ admin: {listen: "off"}
 	must(t, err)
 	quiet := outrider.WithLogger(slog.New(slog.DiscardHandler))
 	for range 2 {
-		_, err = admin.Init(t.Context(), cfg, quiet)
+		_, err = operate.Init(t.Context(), cfg, quiet)
 		must(t, err)
-		_, err = admin.InitWake(t.Context(), cfg)
+		_, err = operate.InitWake(t.Context(), cfg)
 		must(t, err)
 	}
 	n := 30
@@ -261,7 +263,7 @@ admin: {listen: "off"}
 		n = v.publish(cfg)
 	}
 	v.deliver(cfg, n)
-	for _, d := range admin.Doctor(t.Context(), cfg, quiet) {
+	for _, d := range doctor.Doctor(t.Context(), cfg, quiet) {
 		if strings.Contains(d.Text, "caught") {
 			t.Errorf("doctor: %s: %s", d.Subject, d.Text)
 		}
@@ -279,7 +281,7 @@ func (v *victim) publish(cfg *outrider.Config) int {
 		messages[i], err = outbox.New("t").Group(fmt.Sprint("g", i%3)).JSON(i).Build()
 		must(t, err)
 	}
-	must(t, admin.Publish(t.Context(), cfg, "app", messages[:10]...))
+	must(t, operate.Publish(t.Context(), cfg, "app", messages[:10]...))
 	client, err := outbox.NewClient(outbox.ClientConfig{Notify: true})
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), v.url)
@@ -321,7 +323,7 @@ func (v *victim) deliver(cfg *outrider.Config, n int) {
 func (v *victim) operate(cfg *outrider.Config) {
 	t := v.t
 	t.Helper()
-	op, err := admin.NewOperator(t.Context(), cfg)
+	op, err := operate.NewOperator(t.Context(), cfg)
 	must(t, err)
 	defer func() { must(t, op.Close()) }()
 	ctx := t.Context()
@@ -334,7 +336,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip} {
 		_, err = op.CountParked(ctx, adapters.ParkedCommand{Action: action, All: true})
 		must(t, err)
-		_, err = op.ChangeParked(ctx, adapters.ParkedCommand{Action: action, All: true, By: "me"}, admin.Pace{})
+		_, err = op.ChangeParked(ctx, adapters.ParkedCommand{Action: action, All: true, By: "me"}, operate.Pace{})
 		must(t, err)
 	}
 	_, err = op.Parked(ctx, adapters.ParkedFilter{})
@@ -343,11 +345,11 @@ func (v *victim) operate(cfg *outrider.Config) {
 	must(t, err)
 	_, err = op.Pauses(ctx)
 	must(t, err)
-	for _, plan := range []func() (*admin.Relocation, error){
-		func() (*admin.Relocation, error) {
-			return op.PlanSeek(ctx, "all", admin.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
+	for _, plan := range []func() (*operate.Relocation, error){
+		func() (*operate.Relocation, error) {
+			return op.PlanSeek(ctx, "all", operate.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
 		},
-		func() (*admin.Relocation, error) { return op.PlanRebase(ctx, "all", true) },
+		func() (*operate.Relocation, error) { return op.PlanRebase(ctx, "all", true) },
 	} {
 		r, err := plan()
 		if err == nil {
@@ -363,7 +365,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 	must(t, err)
 	tail, cancel := context.WithCancel(ctx) // it never ends by itself
 	defer cancel()
-	if err := admin.Tail(tail, cfg, "app", admin.TailOptions{Begun: cancel}, func(*adapters.Row) error { return nil }); err != nil && strings.Contains(err.Error(), "caught") {
+	if err := console.Tail(tail, cfg, "app", console.TailOptions{Begun: cancel}, func(*adapters.Row) error { return nil }); err != nil && strings.Contains(err.Error(), "caught") {
 		t.Error(err)
 	}
 }

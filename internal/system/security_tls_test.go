@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -58,10 +59,10 @@ func relayOverTLS(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Init(t.Context(), cfg); err != nil {
+	if _, err := operate.Init(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.InitWake(t.Context(), cfg); err != nil {
+	if _, err := operate.InitWake(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
@@ -76,7 +77,7 @@ func relayOverTLS(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Publish(ctx, cfg, "app", event); err != nil {
+	if err := operate.Publish(ctx, cfg, "app", event); err != nil {
 		t.Fatal(err)
 	}
 	for s := relay.Stats(); len(s) == 0 || s[0].Delivered == 0; s = relay.Stats() {
@@ -87,7 +88,7 @@ func relayOverTLS(t *testing.T, text string) {
 		}
 	}
 	var connections []string
-	for _, d := range admin.Doctor(ctx, cfg) {
+	for _, d := range doctor.Doctor(ctx, cfg) {
 		if d.Subject == "connection" {
 			connections = append(connections, d.Part+": "+d.Text)
 		}
@@ -116,7 +117,7 @@ routes: {all: {from: app, to: out}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = admin.Init(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "tls: {enabled: false}") {
+	if _, err = operate.Init(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "tls: {enabled: false}") {
 		t.Errorf("init: %v", err)
 	}
 	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
@@ -128,7 +129,7 @@ routes: {all: {from: app, to: out}}
 		t.Errorf("run: %v", err)
 	}
 	found := false
-	for _, d := range admin.Doctor(t.Context(), cfg) {
+	for _, d := range doctor.Doctor(t.Context(), cfg) {
 		found = found || strings.Contains(d.Fix, "tls: {enabled: false}")
 	}
 	if !found {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -45,13 +45,13 @@ routes:
 `
 			if name == "postgres, custom" {
 				own := parsed(t, text, source[:len(source)-len(custom)-1]+"}")
-				_, err := admin.Init(t.Context(), own)
+				_, err := operate.Init(t.Context(), own)
 				must(t, err)
 			}
 			cfg := parsed(t, text, source)
-			_, err := admin.InitIndexes(t.Context(), cfg, nil)
+			_, err := operate.InitIndexes(t.Context(), cfg, nil)
 			must(t, err)
-			_, err = admin.Init(t.Context(), cfg)
+			_, err = operate.Init(t.Context(), cfg)
 			must(t, err)
 			publish := func(from, to int) {
 				for i := from; i < to; i++ {
@@ -64,15 +64,15 @@ routes:
 					}
 					e := typedEvent(t, strconv.Itoa(i), typ...)
 					if name == "postgres, custom" {
-						must(t, admin.Publish(t.Context(), parsed(t, text, source[:len(source)-len(custom)-1]+"}"), "app", e))
+						must(t, operate.Publish(t.Context(), parsed(t, text, source[:len(source)-len(custom)-1]+"}"), "app", e))
 						continue
 					}
-					must(t, admin.Publish(t.Context(), cfg, "app", e))
+					must(t, operate.Publish(t.Context(), cfg, "app", e))
 				}
 			}
 			publish(0, 50)
 			relay, stop := working(t, cfg)
-			op, err := admin.NewOperator(t.Context(), cfg)
+			op, err := operate.NewOperator(t.Context(), cfg)
 			must(t, err)
 			defer func() { must(t, op.Close()) }()
 			for _, route := range []string{"rare", "tagged", "all"} {
@@ -85,9 +85,9 @@ routes:
 			stop()
 			publish(50, 100)
 			for route, want := range map[string][2]int{"rare": {5, 5}, "tagged": {2, 2}, "all": {50, 50}} {
-				again, err := op.PlanSeek(t.Context(), route, admin.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
+				again, err := op.PlanSeek(t.Context(), route, operate.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
 				must(t, err)
-				skipped, err := op.PlanSeek(t.Context(), route, admin.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+				skipped, err := op.PlanSeek(t.Context(), route, operate.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
 				must(t, err)
 				if got := [2]int{again.Again.Rows, skipped.Skipped.Rows}; got != want || again.Again.More {
 					t.Errorf("%s: %v rows come again, and are skipped, want %v", route, got, want)

@@ -18,7 +18,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -53,7 +53,7 @@ func (t *tables) run(text string) (stop func()) {
 	t.t.Helper()
 	cfg, err := outrider.ParseConfig("test", []byte(text))
 	must(t.t, err)
-	_, err = admin.Init(t.t.Context(), cfg)
+	_, err = operate.Init(t.t.Context(), cfg)
 	must(t.t, err)
 	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&t.log, nil))))
 	must(t.t, err)

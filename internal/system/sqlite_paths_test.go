@@ -11,7 +11,8 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -34,14 +35,14 @@ func TestASQLiteFileIsTheSameHoweverItIsNamed(t *testing.T) {
 		payload := strconv.Itoa(i)
 		m, err := outbox.New("t").JSON(i).Build()
 		must(t, err)
-		must(t, admin.Publish(t.Context(), cfg, "app", m))
+		must(t, operate.Publish(t.Context(), cfg, "app", m))
 		bus.awaits(t, []string{payload})
 		r.stop(t)
-		operate(t, cfg, func(op *admin.Operator) {
+		asOperator(t, cfg, func(op *operate.Operator) {
 			_, err := op.Lag(t.Context(), "orders")
 			must(t, err)
 		})
-		for _, d := range admin.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
+		for _, d := range doctor.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
 			if d.Level == adapters.LevelBroken {
 				t.Errorf("%s: doctor says %s %s: %s", name, d.Part, d.Subject, d.Text)
 			}
@@ -114,7 +115,7 @@ func TestG1_ASQLiteTableEmptiedWithItsCounter(t *testing.T) {
 	for _, tt := range []struct {
 		name, made, says string
 		fresh            int
-		fix              func(*admin.Operator) (*admin.Relocation, error)
+		fix              func(*operate.Operator) (*operate.Relocation, error)
 	}{
 		{"fewer rows", ", created_at: made", "outrider rebase orders", 10, rebase},
 		{"none", ", created_at: made", "outrider rebase orders", 0, rebase},

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -165,7 +165,7 @@ func TestG13_AConnectionThatIsCutDuringTheStart(t *testing.T) {
 			cfg, err := outrider.ParseConfig("test", []byte(state+"admin: {listen: off}\nsources: {app: "+fmt.Sprintf(source, through)+
 				"}\ndestinations: {here: {type: discard}}\nroutes: {all: {from: app, to: here}}\n"))
 			must(t, err)
-			_, err = admin.Init(t.Context(), cfg)
+			_, err = operate.Init(t.Context(), cfg)
 			must(t, err)
 			c.begin(0, 0)
 			must(t, startAndEnd(t, cfg))

@@ -19,7 +19,8 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/doctor"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -124,48 +125,48 @@ admin: {listen: "off"}
 destinations: {bus: {type: publisher, topic: all}}
 `+format, args...))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err = operate.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	return cfg
 }
 
-// operate calls f with an operator.
-func operate(t *testing.T, cfg *outrider.Config, f func(op *admin.Operator)) {
+// asOperator calls f with an operator.
+func asOperator(t *testing.T, cfg *outrider.Config, f func(op *operate.Operator)) {
 	t.Helper()
-	op, err := admin.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	op, err := operate.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	f(op)
 	must(t, op.Close())
 }
 
 // relocate plans a move and carries it out.
-func relocate(t *testing.T, cfg *outrider.Config, plan func(op *admin.Operator) (*admin.Relocation, error)) {
+func relocate(t *testing.T, cfg *outrider.Config, plan func(op *operate.Operator) (*operate.Relocation, error)) {
 	t.Helper()
-	operate(t, cfg, func(op *admin.Operator) {
+	asOperator(t, cfg, func(op *operate.Operator) {
 		r, err := plan(op)
 		must(t, err)
 		must(t, op.Relocate(t.Context(), r, "test"))
 	})
 }
 
-func seekTo(kind adapters.StartKind) func(*admin.Operator) (*admin.Relocation, error) {
-	return func(op *admin.Operator) (*admin.Relocation, error) {
-		return op.PlanSeek(context.Background(), "orders", admin.Place{Start: adapters.Start{Kind: kind}})
+func seekTo(kind adapters.StartKind) func(*operate.Operator) (*operate.Relocation, error) {
+	return func(op *operate.Operator) (*operate.Relocation, error) {
+		return op.PlanSeek(context.Background(), "orders", operate.Place{Start: adapters.Start{Kind: kind}})
 	}
 }
 
-func adopt(op *admin.Operator) (*admin.Relocation, error) {
+func adopt(op *operate.Operator) (*operate.Relocation, error) {
 	return op.PlanAdopt(context.Background(), "orders")
 }
 
-func rebase(op *admin.Operator) (*admin.Relocation, error) {
+func rebase(op *operate.Operator) (*operate.Relocation, error) {
 	return op.PlanRebase(context.Background(), "orders", false)
 }
 
 // removed is how many rows retention removes now.
 func removed(t *testing.T, cfg *outrider.Config) (n int64) {
 	t.Helper()
-	operate(t, cfg, func(op *admin.Operator) {
+	asOperator(t, cfg, func(op *operate.Operator) {
 		stats, err := op.Retain(t.Context(), false, "test")
 		must(t, err)
 		for _, s := range stats {
@@ -210,7 +211,7 @@ func openSQLite(t *testing.T, path string) *sql.DB {
 // tableOf is what the route orders reads, in words.
 func tableOf(t *testing.T, cfg *outrider.Config) string {
 	t.Helper()
-	for _, d := range admin.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
+	for _, d := range doctor.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
 		if d.Part == "route orders" && d.Subject == "cursor" {
 			text := strings.TrimPrefix(d.Text, "belongs to ")
 			if _, after, ok := strings.Cut(text, "but it reads "); ok {
@@ -227,7 +228,7 @@ func tableOf(t *testing.T, cfg *outrider.Config) string {
 func diagnosis(t *testing.T, cfg *outrider.Config) string {
 	t.Helper()
 	var lines []string
-	for _, d := range admin.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
+	for _, d := range doctor.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
 		if d.Part == "route orders" {
 			lines = append(lines, fmt.Sprintf("%s %s: %s (%s)", d.Level, d.Subject, d.Text, d.Fix))
 		}
@@ -349,13 +350,13 @@ func TestG1_ARenamedTableIsAdopted(t *testing.T) {
 	written = write(t, db, "two", "after", 50)
 	two := table("two")
 	begin(t, two, bus).refuses(t, "public.one", "public.two")
-	operate(t, two, func(op *admin.Operator) {
+	asOperator(t, two, func(op *operate.Operator) {
 		if _, err := rebase(op); err == nil || !strings.Contains(err.Error(), "--adopt") {
 			t.Errorf("a rebase that nobody asked for to adopt: %v", err)
 		}
 	})
 	relocate(t, two, adopt)
-	operate(t, two, func(op *admin.Operator) {
+	asOperator(t, two, func(op *operate.Operator) {
 		if _, err := adopt(op); err == nil {
 			t.Error("adopted again")
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -117,9 +117,9 @@ func TestG1_FromWatermillsOffsetsToOurCursor(t *testing.T) {
 	clear(seen)
 
 	cfg := takeoverConfig(t, url, "", "beginning")
-	op, err := admin.NewOperator(t.Context(), cfg)
+	op, err := operate.NewOperator(t.Context(), cfg)
 	must(t, err)
-	plan, err := op.PlanSeek(t.Context(), "all", admin.Place{Start: adapters.Start{Kind: adapters.StartOffsets}})
+	plan, err := op.PlanSeek(t.Context(), "all", operate.Place{Start: adapters.Start{Kind: adapters.StartOffsets}})
 	must(t, err)
 	must(t, op.Relocate(t.Context(), plan, "test"))
 	must(t, op.Close())

@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -40,7 +40,7 @@ destinations: {here: {type: publisher, topic: t}}
 routes: {all: {from: app, to: here}}
 `, path))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	got := make(arrivals, 10)
 	relay, err := outrider.New(cfg, outrider.WithBatchDestination("here", got))

@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -108,7 +108,7 @@ func TestG1_ADatabaseThatWentBackAndCaughtUp(t *testing.T) {
 // behind counts rows that the route has not settled.
 func behind(t *testing.T, cfg *outrider.Config) (n int) {
 	t.Helper()
-	operate(t, cfg, func(op *admin.Operator) {
+	asOperator(t, cfg, func(op *operate.Operator) {
 		b, err := op.Lag(t.Context(), "orders")
 		must(t, err)
 		n = b.Rows

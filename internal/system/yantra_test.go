@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -131,7 +131,7 @@ func TestYantrasJobsAreUniqueByTheirArguments(t *testing.T) {
 		must(t, err)
 	}
 	j.cfg.Destinations["jobs"].(*config.River).Unique.ByArgs = true
-	_, err := admin.Init(t.Context(), j.cfg)
+	_, err := operate.Init(t.Context(), j.cfg)
 	must(t, err)
 	_, err = j.pool.Exec(t.Context(), `INSERT INTO outbox_messages SELECT gen_random_uuid(), 'g' || i % 5, 'A', 't',
 		json_build_object('n', i / 2, 'text', repeat('yantra', 1000)), 'pending', clock_timestamp() FROM generate_series(0, 39) i`)

@@ -14,7 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // Prefix begins the paths.
@@ -46,17 +48,17 @@ type Backoff struct {
 }
 
 // service answers for a relay.
-type service struct{ console *admin.Console }
+type service struct{ console *console.Console }
 
 // New returns the handler of everything below [Prefix].
-func New(c *admin.Console) http.Handler {
+func New(c *console.Console) http.Handler {
 	s := &service{c}
 	mux := http.NewServeMux()
 	get := func(path string, f func(*http.Request) (any, error)) {
-		mux.Handle("GET "+Prefix+path, handler{admin.RoleRead, f})
+		mux.Handle("GET "+Prefix+path, handler{operate.RoleRead, f})
 	}
 	order := func(what, status string, reset bool) {
-		mux.Handle("POST "+Prefix+"/publishers/{publisher}/"+what, handler{admin.RoleOperate, func(r *http.Request) (any, error) {
+		mux.Handle("POST "+Prefix+"/publishers/{publisher}/"+what, handler{operate.RoleOperate, func(r *http.Request) (any, error) {
 			return nil, s.order(r, status, reset)
 		}})
 	}
@@ -80,13 +82,13 @@ var errSeveral = errors.New("several topics have a publisher")
 
 // handler answers a request of callers with a role.
 type handler struct {
-	role admin.Role
+	role operate.Role
 	call func(*http.Request) (any, error)
 }
 
 // ServeHTTP implements [http.Handler].
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if who := admin.CallerOf(r.Context()); who.Role < h.role {
+	if who := operate.CallerOf(r.Context()); who.Role < h.role {
 		refuse(w, http.StatusForbidden, fmt.Sprintf("this needs the role %s, and the caller has %s", h.role, who.Role))
 		return
 	}
@@ -100,10 +102,10 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 	case errors.Is(err, errSeveral):
 		refuse(w, http.StatusConflict, err.Error())
-	case errors.Is(err, admin.ErrNoProgress):
+	case errors.Is(err, operate.ErrNoProgress):
 		refuse(w, http.StatusNotFound, err.Error())
 	case err != nil:
-		refuse(w, admin.StatusOf(err), err.Error())
+		refuse(w, server.StatusOf(err), err.Error())
 	case out != nil:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(out) // the client may have gone
@@ -123,7 +125,7 @@ func topicOf(r *http.Request) string { return cmp.Or(r.PathValue("topic"), r.URL
 // rows are the rows that a request is about, those of its publisher if the path names one: of the topic that it names or, without one, of
 // [DefaultTopic] and, if that has none, of all topics.
 func (s *service) rows(r *http.Request) (rows []adapters.Progress, err error) {
-	err = s.use(r.Context(), func(op *admin.Operator) error {
+	err = s.use(r.Context(), func(op *operate.Operator) error {
 		rows, err = op.Publishers(r.Context(), topicOf(r))
 		return err
 	})
@@ -137,7 +139,7 @@ func (s *service) rows(r *http.Request) (rows []adapters.Progress, err error) {
 	return rows, err
 }
 
-func (s *service) use(ctx context.Context, f func(*admin.Operator) error) error {
+func (s *service) use(ctx context.Context, f func(*operate.Operator) error) error {
 	return s.console.Use(ctx, f)
 }
 
@@ -187,8 +189,8 @@ func (s *service) order(r *http.Request, status string, reset bool) error {
 	if err != nil {
 		return err
 	}
-	return s.use(r.Context(), func(op *admin.Operator) error {
-		found, err := op.OrderPublisher(r.Context(), p.Topic, p.Publisher, status, reset, admin.CallerOf(r.Context()).Author(""))
+	return s.use(r.Context(), func(op *operate.Operator) error {
+		found, err := op.OrderPublisher(r.Context(), p.Topic, p.Publisher, status, reset, operate.CallerOf(r.Context()).Author(""))
 		if err == nil && !found {
 			return errNotFound
 		}
@@ -203,7 +205,7 @@ func (s *service) lag(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := map[string]int64{}
-	err = s.use(r.Context(), func(op *admin.Operator) error {
+	err = s.use(r.Context(), func(op *operate.Operator) error {
 		lags, err := op.PublisherLags(r.Context(), topicOf(r))
 		for _, l := range lags {
 			if slices.ContainsFunc(rows, func(p adapters.Progress) bool { return p.Topic == l.Topic && p.Publisher == l.Publisher }) {
@@ -253,7 +255,7 @@ func (s *service) backoff(r *http.Request) (any, error) {
 }
 
 // backoffOf counts the pause before the next look in intervals, as the original does.
-func backoffOf(p *admin.PublisherStats, now time.Time) Backoff {
+func backoffOf(p *console.PublisherStats, now time.Time) Backoff {
 	b := Backoff{EmptyPollCount: p.EmptyLooks}
 	if left := p.NextLook.Sub(now); p.Pause > 0 && left > 0 && !p.NextLook.IsZero() {
 		b.CurrentSkipCounter = int64(left / p.Pause)

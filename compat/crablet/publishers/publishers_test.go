@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -274,7 +274,7 @@ destinations: {out: {type: discard}}
 routes: {r: {from: app, to: out}}
 `, t.TempDir()+"/app.db"))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -28,7 +28,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 )
 
 // Order is a row of the shop.
@@ -187,6 +187,6 @@ func prepare(ctx context.Context, cfg *outrider.Config, db *gorm.DB, pool *pgxpo
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return err
 	}
-	_, err = admin.Init(ctx, cfg)
+	_, err = operate.Init(ctx, cfg)
 	return err
 }

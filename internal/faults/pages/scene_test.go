@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -131,7 +131,7 @@ routes:
 	var err error
 	s.cfg, err = read()
 	must(t, err)
-	_, err = admin.Init(t.Context(), s.cfg)
+	_, err = operate.Init(t.Context(), s.cfg)
 	must(t, err)
 	s.relay, err = outrider.New(s.cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)), outrider.WithReload(read), outrider.WithInstance("relay-1"))
 	must(t, err)
@@ -187,7 +187,7 @@ func (s *scene) publish(events ...event) {
 		must(s.t, err)
 		out = append(out, built)
 	}
-	must(s.t, admin.Publish(s.t.Context(), s.cfg, "app", out...))
+	must(s.t, operate.Publish(s.t.Context(), s.cfg, "app", out...))
 }
 
 // connect connects to the database.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/crablet"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
@@ -58,7 +58,7 @@ func newWallets(t *testing.T) *wallets {
 	w.cfg, err = outrider.ParseConfig("test", []byte("admin: {listen: \"127.0.0.1:0\", anonymous: operate}\n"+text))
 	must(t, err)
 	w.cfg.Sources["app"].(*config.Postgres).URL = config.NewSecretURL(w.url)
-	_, err = admin.Init(t.Context(), w.cfg)
+	_, err = operate.Init(t.Context(), w.cfg)
 	must(t, err)
 	for _, name := range []string{"KafkaPublisher", "WebhookPublisher", "AnalyticsPublisher"} {
 		w.in[name] = &inbox{name: name}

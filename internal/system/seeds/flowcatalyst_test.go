@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/flowcatalyst"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -76,7 +76,7 @@ outbox-processor.mongo-database=outbox
 	if m, ok := cfg.Sources["app"].(*config.MongoDB); ok {
 		m.Database = ""
 	}
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	run(t, cfg)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/mysql"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/compat/outboxframework"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
@@ -52,7 +52,7 @@ func newFramework(t *testing.T, url string, dialect outbox.Dialect, db *sql.DB) 
 	// No poll comes while the test lasts: what is delivered was found after its commit, or by the poll at the start.
 	cfg, err := outboxframework.NewSettings().SetPollerInterval(time.Hour).SetRetryBaseDelay(time.Millisecond).SetRetryMaxAttempts(2).Config(url)
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	registry := listeners.New()
 	listeners.Listen(registry, listeners.Any, func(_ context.Context, e outbox.Envelope) error {

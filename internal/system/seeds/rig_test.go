@@ -19,7 +19,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/mysql"
-	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -105,7 +105,7 @@ func configured(t testing.TB, text string, args ...any) *config.Config {
 	t.Helper()
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, text, args...))
 	must(t, err)
-	_, err = admin.Init(t.Context(), cfg)
+	_, err = operate.Init(t.Context(), cfg)
 	must(t, err)
 	return cfg
 }
