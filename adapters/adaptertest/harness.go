@@ -134,13 +134,15 @@ func deliver(ctx context.Context, d adapters.Destination, address string, msgs [
 
 // batchLen returns how many of the next messages fit one batch.
 func batchLen(o adapters.Ordering, msgs []*message.Message) int {
-	groups, size := map[string]bool{}, 0
+	groups, size := map[string]int{}, 0
 	for i, msg := range msgs {
-		groups[msg.Metadata[outbox.MetaGroup]] = true
+		group := msg.Metadata[outbox.MetaGroup]
+		groups[group]++
 		size += len(msg.Payload)
 		switch {
 		case i == 0:
-		case i == max(o.MaxMessages, 1), o.MaxGroups > 0 && len(groups) > o.MaxGroups, o.MaxBytes > 0 && size > o.MaxBytes:
+		case i == max(o.MaxMessages, 1), o.MaxGroups > 0 && len(groups) > o.MaxGroups, o.MaxBytes > 0 && size > o.MaxBytes,
+			o.PerGroup > 0 && group != "" && groups[group] > o.PerGroup:
 			return i
 		}
 	}
