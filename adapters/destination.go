@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/internal/lanectx"
 )
 
 // Destination delivers batches. Methods may be called concurrently, within
@@ -135,3 +137,54 @@ const (
 	OrderGlobal OrderMode = "global" // all messages in order of visibility, one lane
 	OrderNone   OrderMode = "none"   // no order
 )
+
+// Fencer is implemented by destinations that can make the receiver refuse the
+// former owner of a lane, so that none of its late messages arrives after those
+// of the next owner.
+type Fencer interface {
+	Destination
+
+	// Fence returns what one session of a lane delivers through, or nil when the
+	// destination is configured not to fence. The router closes it when the
+	// session has ended. Two of its calls for different addresses may run at
+	// once.
+	//
+	// Before the first message it makes the receiver refuse former owners, and
+	// then calls owned: an instance that takes the lane after owned has answered does
+	// the same later, and is the one that the receiver obeys. When owned says
+	// false, the session delivers nothing any more: everything is [outbox.Released].
+	Fence(lane string, owned Owned) Destination
+}
+
+// Owned reports from the state store, not from memory, whether the lane still belongs
+// to its owner. An error: it is unknown.
+type Owned func(ctx context.Context) (bool, error)
+
+// LeaderLock is a lock outside of the state store: the one process that holds
+// it leads. By it relays and another system that does not use our state stand
+// by for each other.
+type LeaderLock interface {
+	// TryLock takes the lock unless another session has it, without waiting. When
+	// it was taken, lost is closed as soon as it is known that it is held no
+	// longer, by Unlock or because its connection dropped; nil: another process
+	// has it. It is not called while the lock is held.
+	TryLock(ctx context.Context) (lost <-chan struct{}, err error)
+
+	// Unlock gives the lock up, if it is held.
+	Unlock()
+
+	// String names the lock for people.
+	String() string
+}
+
+// ShareOf returns the share of the route's lanes that this instance owns now,
+// above 0 and at most 1, from the message's context. A limit on a route as a
+// whole, such as its rate, is multiplied by it. Outside of a lane ok is false,
+// and the share is 1.
+func ShareOf(ctx context.Context) (share float64, ok bool) {
+	f, ok := ctx.Value(lanectx.Share).(func() float64)
+	if !ok {
+		return 1, false
+	}
+	return f(), true
+}

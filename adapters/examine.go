@@ -1,22 +1,10 @@
 package adapters
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
-
-// Examiner is implemented by sources, destinations and state stores that can
-// check everything they depend on. Unlike a [Checker] it also reports the
-// checks that passed, and warnings, each with a fix.
-type Examiner interface {
-	// Examine returns one finding for each checked object, in a natural order.
-	// It changes nothing, and sends nothing that a receiver would accept as a
-	// message. A check that cannot run is a finding too.
-	Examine(ctx context.Context) []Finding
-}
 
 // Finding is the result of one check. It never has secrets.
 type Finding struct {
@@ -52,64 +40,6 @@ func (l Level) String() string {
 		return "broken"
 	}
 	return "level"
-}
-
-// LaneBacklogger is implemented by sources that count the rows of many spans at once.
-type LaneBacklogger interface {
-	// Backlogs counts the rows of each span, at most so many.
-	Backlogs(ctx context.Context, spans []Span, most int) ([]Backlog, error)
-}
-
-// Span is a range of positions of one slot.
-type Span struct {
-	Slot  int
-	After int64 // rows at or below it do not count
-	Upto  int64 // rows above it do not count; 0: no bound
-}
-
-// Backlog counts the rows in spans, or the unfinished rows of a queue, whether a
-// route matches them or not.
-type Backlog struct {
-	Rows   int
-	More   bool      // there are more than Rows: counting stopped
-	Oldest time.Time // when the first of the rows was created; zero: none, or unknown
-}
-
-// Add adds what lies elsewhere.
-func (b *Backlog) Add(other Backlog) {
-	b.Rows, b.More = b.Rows+other.Rows, b.More || other.More
-	if !other.Oldest.IsZero() && (b.Oldest.IsZero() || other.Oldest.Before(b.Oldest)) {
-		b.Oldest = other.Oldest
-	}
-}
-
-// Upto is the backlog counted up to so many rows.
-func (b Backlog) Upto(most int) Backlog {
-	if b.More || b.Rows > most {
-		b.Rows, b.More = most, true
-	}
-	return b
-}
-
-// Rebaser is implemented by sources whose cursors become invalid when the
-// database is restored.
-type Rebaser interface {
-	// Rebase returns, by slot, cursors of the database as it is now that stand
-	// where the given lanes stood if that is known, and otherwise before
-	// that: rows may come again, none is left out. It waits for transactions
-	// that write to the table now, until ctx ends.
-	Rebase(ctx context.Context, lanes []LaneStatus) (map[int]Cursor, error)
-}
-
-// RebaserOf returns what repositions a source's cursors after a restore. ok is false for
-// a source that cannot tell which rows a cursor had not covered, because it is no
-// [Rebaser] or has a method CanRebase that says so: a seek is the only way.
-func RebaserOf(s Source) (r Rebaser, ok bool) {
-	if c, limited := s.(interface{ CanRebase() bool }); limited && !c.CanRebase() {
-		return nil, false
-	}
-	r, ok = s.(Rebaser)
-	return r, ok
 }
 
 // FindingsOf makes broken findings of an error, one of each error that was
@@ -150,44 +80,4 @@ func ExamineClock(subject string, ahead, uncertain time.Duration) Finding {
 	return Finding{Level: LevelWarning, Subject: subject,
 		Text: fmt.Sprintf("the server's clock is %v %s this host's: ages and times of retries are off by as much", off.Round(time.Millisecond), which),
 		Fix:  "synchronise both hosts' clocks (NTP)"}
-}
-
-// ExamineLanes judges who works and what waits for an operator, as Lanes of a
-// [StateStore] reports it.
-func ExamineLanes(lanes []LaneStatus) []Finding {
-	owners := map[string]bool{}
-	held, dead := 0, 0
-	for _, l := range lanes {
-		if l.Owner != "" {
-			owners[l.Owner] = l.Alive
-		}
-		held += l.Held
-		dead += l.Dead
-	}
-	var alive, gone []string
-	for name, lives := range owners {
-		if lives {
-			alive = append(alive, name)
-		} else {
-			gone = append(gone, name)
-		}
-	}
-	slices.Sort(alive)
-	slices.Sort(gone)
-	f := Finding{Subject: "instances", Text: "none is running"}
-	if len(alive) > 0 {
-		f.Text = "working: " + strings.Join(alive, ", ")
-	}
-	if len(gone) > 0 {
-		f.Level = LevelWarning
-		f.Text += "; ended without releasing its lanes: " + strings.Join(gone, ", ")
-		f.Fix = "start `outrider run`; it takes the lanes over"
-	}
-	parked := Finding{Subject: "parked messages", Text: "none is dead or held"}
-	if held+dead > 0 {
-		parked.Level = LevelWarning
-		parked.Text = fmt.Sprintf("%d dead, and %d held with their groups behind them", dead, held)
-		parked.Fix = "list them with `outrider parked list`, then `outrider parked redrive` or `skip`"
-	}
-	return []Finding{f, parked}
 }

@@ -83,3 +83,34 @@ const (
 	TraceSettled TraceStage = "settled" // finished and settled
 	TraceSkipped TraceStage = "skipped" // a middleware decided that it is not delivered
 )
+
+// Span is a range of positions of one slot.
+type Span struct {
+	Slot  int
+	After int64 // rows at or below it do not count
+	Upto  int64 // rows above it do not count; 0: no bound
+}
+
+// Backlog counts the rows in spans, or the unfinished rows of a queue, whether a
+// route matches them or not.
+type Backlog struct {
+	Rows   int
+	More   bool      // there are more than Rows: counting stopped
+	Oldest time.Time // when the first of the rows was created; zero: none, or unknown
+}
+
+// Add adds what lies elsewhere.
+func (b *Backlog) Add(other Backlog) {
+	b.Rows, b.More = b.Rows+other.Rows, b.More || other.More
+	if !other.Oldest.IsZero() && (b.Oldest.IsZero() || other.Oldest.Before(b.Oldest)) {
+		b.Oldest = other.Oldest
+	}
+}
+
+// Upto is the backlog counted up to so many rows.
+func (b Backlog) Upto(most int) Backlog {
+	if b.More || b.Rows > most {
+		b.Rows, b.More = most, true
+	}
+	return b
+}

@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -151,4 +152,71 @@ type OperatorStore interface {
 	// such a state; the error is [ErrNoOperation] when there is none.
 	StopOperation(ctx context.Context, id, by string) (bool, error)
 	ResumeOperation(ctx context.Context, id, by string) (bool, error)
+}
+
+// ErrAmbiguousID is wrapped by errors of an [OperatorQueue] for an id that names several rows of a table.
+var ErrAmbiguousID = errors.New("the id names more than one row")
+
+// DeadCount is how many dead rows have the same kind, type, aggregate type and tenant.
+type DeadCount struct {
+	Row  Row // these fields alone
+	Rows int
+}
+
+// DeadFilter selects dead rows. Empty fields match everything.
+type DeadFilter struct {
+	Group  string    // as [Row.Group] has it, or as the column does
+	ID     string    // event id
+	Error  string    // part of the last error, in any case
+	Before time.Time // died before, as [DeadRow.Died]
+
+	// Retrying: rows in backoff as well, which failed and wait for a time, where the table says so ([DueKeeper]).
+	Retrying bool
+
+	Payload bool    // payloads are wanted; otherwise only what selecting by route and type needs is read
+	Limit   int     // rows at most; 0: [DefaultParkedStep]
+	After   DeadKey // the page begins after it; zero: at the beginning
+}
+
+// DeadKey names one dead row.
+type DeadKey struct {
+	Table   string // which of the queue's tables, as configured
+	Created string // as the database writes it
+	Key     string // primary key, as text
+
+	Retrying bool `json:",omitempty"` // it is in backoff
+}
+
+// DeadRow is a dead row of a queue table.
+type DeadRow struct {
+	At       DeadKey
+	Row      Row // as a claim would return it, as far as the filter asked; a payload beyond the queue's limit is nil
+	Attempts int // as the table counts them
+	Error    string
+	Due      time.Time // in backoff: when the next attempt is due
+	Died     time.Time // when it was last changed, where the table has a column for that; else last claimed, or created
+}
+
+// WaitingRow is a row of a queue that waits to be claimed.
+type WaitingRow struct {
+	At       DeadKey
+	Version  string    // differs after every change of the row
+	Due      time.Time // zero: it is due, or the layout does not say
+	Attempts int
+}
+
+// CursorMove is a planned change of one lane's cursor.
+type CursorMove struct {
+	Slot   int
+	From   Cursor  // what is settled
+	Beyond []int64 // positions settled behind From
+	To     Cursor
+}
+
+// MoveCount says what a [CursorMove] changes, in rows that are visible now.
+type MoveCount struct {
+	Again  int  // settled, and delivered a second time
+	Passed int  // above where the lane stood, and not delivered
+	Late   int  // below where the lane stood, committed late, and not delivered
+	More   bool // not all rows were counted
 }

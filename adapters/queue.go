@@ -149,13 +149,6 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another session has locked %d rows, the first is %s of table %s: end its transaction", len(e.Claims), e.Claims[0].Key, e.Claims[0].Table)
 }
 
-// DueKeeper is implemented by queues whose tables may say when a row is due again.
-type DueKeeper interface {
-	// KeepsDue reports whether they do. Then claims leave nothing out that was given back until a time: what the table says is valid, which others may
-	// change, and [Coverage.Due] says when to look again.
-	KeepsDue() bool
-}
-
 // Coverage is how much of a queue the claims so far have read.
 type Coverage struct {
 	// Since is when the latest reading of everything began that has come to its end:

@@ -1,11 +1,18 @@
 package adapters
 
 import (
+	"encoding/json"
 	"fmt"
+	"hash/crc64"
 	"hash/fnv"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/internal/shorten"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -142,3 +149,132 @@ func SlotOf(group, id string) int {
 	_, _ = h.Write([]byte(group)) // never fails
 	return int(h.Sum32() & (Slots - 1))
 }
+
+// NewMessage builds the Watermill message that middleware and destinations
+// see. The payload is shared with the row, not copied: middleware that wants
+// another payload sets a new slice and leaves the bytes of the old one alone.
+func NewMessage(row *Row, lane string) *message.Message {
+	msg := message.NewMessage(row.ID, row.Payload)
+	msg.Metadata = row.Metadata(lane)
+	return msg
+}
+
+// Metadata returns the metadata of the row's message, as a map of its own. The
+// texts that are made for it share one allocation: this runs once per message.
+func (r *Row) Metadata(lane string) message.Metadata {
+	meta := make(message.Metadata)
+	for k, v := range r.Headers {
+		if !strings.HasPrefix(k, outbox.HeaderPrefix) {
+			meta[k] = v
+		}
+	}
+	var room [64]byte
+	made := strconv.AppendInt(room[:0], r.Position, 10)
+	digits := len(made)
+	if !r.OccurredAt.IsZero() {
+		made = r.OccurredAt.UTC().AppendFormat(made, time.RFC3339Nano)
+	}
+	texts := string(made)
+	meta[outbox.MetaType] = r.Type
+	meta[outbox.MetaPosition] = texts[:digits]
+	meta[outbox.MetaLane] = lane
+	setNonEmpty(meta, outbox.MetaKind, r.Kind)
+	setNonEmpty(meta, outbox.MetaGroup, r.Group)
+	setNonEmpty(meta, outbox.MetaAggregateType, r.AggregateType)
+	setNonEmpty(meta, outbox.MetaAggregateID, r.AggregateID)
+	setNonEmpty(meta, outbox.MetaTenant, r.Tenant)
+	setNonEmpty(meta, outbox.MetaOccurredAt, texts[digits:])
+	if r.Err != nil {
+		meta[outbox.MetaBroken] = shorten.Text(r.Err.Error())
+	}
+	if r.Binary {
+		meta[outbox.MetaEncoding] = outbox.EncodingBytes
+	}
+	if len(r.Tags) > 0 {
+		// A map of strings cannot fail to encode.
+		tags, _ := json.Marshal(r.Tags)
+		meta[outbox.MetaTags] = string(tags)
+	}
+	return meta
+}
+
+func setNonEmpty(meta message.Metadata, key, value string) {
+	if value != "" {
+		meta[key] = value
+	}
+}
+
+// PayloadOf returns a message's payload for a destination. An empty payload is
+// never nil, because some receivers treat nil as none (for Kafka it deletes the
+// key).
+func PayloadOf(msg *message.Message) []byte {
+	if msg.Payload == nil {
+		return []byte{}
+	}
+	return msg.Payload
+}
+
+// Anchor is what the row at a cursor's position is known by. A table that was put
+// back to an earlier state gives out its positions a second time; when it has come
+// to the cursor's again, another row is there. As long as the row is the same, all
+// positions up to it were given out before the table was put back, so that rows
+// written since are above the cursor, and are delivered.
+//
+// The zero value is that of a cursor at whose position no row was seen. [Anchor.Matches] compares
+// them.
+type Anchor struct {
+	Slot int    // of the row, which can be another than the cursor's
+	Born int64  // when it was created, in microseconds since 1970; 0: not known
+	Sum  uint64 // of its id and, when it is not known when it was created, of its payload; never 0
+
+	// Newest is the newest time of creation of all rows that the source had read when the cursor came here, in
+	// microseconds since 1970; 0: not known. A row that the cursor covers and that is newer was not there then.
+	Newest int64
+}
+
+// IsZero reports whether no row is known.
+func (a Anchor) IsZero() bool { return a == Anchor{} }
+
+// Matches reports whether the row that is there now, whose anchor this is, can be the one of
+// the other anchor. The slot takes no part: positions
+// are unique, and in tables of others the slot depends on which column is the group.
+// Nor does anything when only one knows when its row was created: the column was
+// added to the configuration, or removed from it. A row that was dated ahead may have been
+// given an earlier date since: a row that was written later does not have the same id and an earlier date.
+func (a Anchor) Matches(b Anchor) bool {
+	if (a.Born == 0) != (b.Born == 0) {
+		return true
+	}
+	return a.Born <= b.Born && a.Sum == b.Sum
+}
+
+// Seen is the anchor after more rows were read, the newest of which was created then.
+func (a Anchor) Seen(newest int64) Anchor {
+	if a.Born != 0 {
+		a.Newest = max(a.Newest, newest)
+	}
+	return a
+}
+
+// Anchor returns what the row is known by. It is made for every row that is
+// delivered, so it reads no more than it must: with the time of creation the
+// payload takes no part.
+func (r *Row) Anchor() Anchor {
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
+	sum := uint64(offset)
+	for i := range len(r.ID) {
+		sum = (sum ^ uint64(r.ID[i])) * prime
+	}
+	a := Anchor{Slot: r.Slot}
+	switch {
+	case !r.CreatedAt.IsZero():
+		a.Born = r.CreatedAt.UnixMicro()
+		a.Newest = max(a.Born, r.Newest)
+	case r.Err == nil: // otherwise what is there depends on the configuration
+		sum = crc64.Update(sum, crcTable, r.Payload)
+	}
+	a.Sum = max(sum, 1)
+	return a
+}
+
+var crcTable = crc64.MakeTable(crc64.ECMA)

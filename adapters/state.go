@@ -270,3 +270,74 @@ type LaneStatus struct {
 	Held      int
 	Dead      int
 }
+
+// DedupeStore records which events were delivered on which route. State stores
+// that keep their tables in an SQL database are one. Methods may be called
+// concurrently. conformance: adapters/adaptertest.
+type DedupeStore interface {
+	// Seen reports for each event whether it was recorded and has not expired.
+	// The result is aligned with events.
+	Seen(ctx context.Context, events []EventRef) ([]bool, error)
+
+	// Record notes that events were delivered. One that is known already
+	// restarts its time. All are recorded or, with an error, perhaps none.
+	Record(ctx context.Context, events []SeenEvent) error
+
+	// Expire deletes at most limit events whose time is over and returns how
+	// many it deleted.
+	Expire(ctx context.Context, limit int) (int, error)
+}
+
+// EventRef names an event on a route.
+type EventRef struct {
+	Route string // any scope within which an id means one event
+	ID    string // event id
+}
+
+// SeenEvent is an event that was delivered.
+type SeenEvent struct {
+	EventRef
+	Keep time.Duration // how long it is remembered, from now on by the store's clock
+}
+
+// ErrPaused is returned by Acquire for a route that is paused.
+var ErrPaused = errors.New("the route is paused")
+
+// ErrAlive is returned by Forget for a route that an instance runs.
+var ErrAlive = errors.New("a running instance works the route")
+
+// Pause is a paused route, or a paused address or group of it.
+type Pause struct {
+	Route   string
+	Address string // as the destination renders it; empty: the route itself, or a group
+	Group   string // of messages, as [Row.Group] has it; empty: the route itself, or an address
+	Reason  string
+	By      string // who asked
+	At      time.Time
+}
+
+// OfRoute reports whether the whole route is paused.
+func (p *Pause) OfRoute() bool { return p.Address == "" && p.Group == "" }
+
+// Move sets the cursors of a route.
+type Move struct {
+	Route   string
+	Cursors map[int]Cursor  // by slot
+	Beyond  map[int][]int64 // by slot: positions that count as settled though the cursor does not cover them
+	Table   Table           // that they are of
+
+	// Same says that the table holds the data that the cursors were of, in another
+	// cluster or under another name: then [LaneStatus].Former remembers the cluster.
+	Same bool
+
+	Action string // for the audit: "seek", "rebase"
+	Detail string // for the audit: where to
+	By     string // who asked
+}
+
+// DeletedRoute counts what Forget of a [StateStore] deleted.
+type DeletedRoute struct {
+	Lanes  int // cursor rows
+	Parked int // parked messages, dead ones included
+	Pauses int
+}

@@ -190,7 +190,7 @@ func (o *Operators) lanes(ctx context.Context, counts, counted string, args ...a
 		err := scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &since, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
 			&c.Paged, &c.Base, &beyond, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Former, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
 		if err == nil {
-			err = adapters.ReadAnchorText(anchor, c, &l.Table)
+			err = ReadAnchorText(anchor, c, &l.Table)
 		}
 		if err == nil {
 			l.Beyond, err = ParseBeyond(l.LaneRef, beyond)

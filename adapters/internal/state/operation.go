@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func lockOperation(ctx context.Context, d Dialect, tx Tx, id string) (o adapters
 
 // CreateOperation writes an operation down and removes those that ended long ago.
 func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation) (adapters.Operation, error) {
-	if err := adapters.CheckOperation(o); err != nil {
+	if err := checkOperation(o); err != nil {
 		return o, err
 	}
 	if o.Kind != adapters.OperationSeek {
@@ -218,4 +219,17 @@ func auditOperation(ctx context.Context, d Dialect, tx Tx, o *adapters.Operation
 		what = FieldsJSON("routes", strings.Join(o.Routes, " "), "to", o.To)
 	}
 	return audit(ctx, d, tx, by, action, withFields(what, "operation", o.ID, "event", event, "total", strconv.Itoa(o.Total)), changed)
+}
+
+// checkOperation returns an error for an invalid operation.
+func checkOperation(o adapters.Operation) error {
+	switch {
+	case o.Kind != adapters.OperationSeek && len(adapters.ParkedAction(o.Kind).Statuses(o.Filter)) == 0:
+		return fmt.Errorf("operation: %s changes no messages with the status %q", o.Kind, o.Filter.Status)
+	case o.Kind == adapters.OperationSeek && (len(o.Routes) == 0 || o.To == ""):
+		return errors.New("operation: a seek needs routes and a place")
+	case o.Rate < 0:
+		return fmt.Errorf("operation: rate %v is negative; use 0 for none", o.Rate)
+	}
+	return nil
 }

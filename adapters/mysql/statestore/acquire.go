@@ -166,7 +166,7 @@ func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lane
 			err := scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
 				&beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
 			if err == nil {
-				err = adapters.ReadAnchorText(anchor, c, &l.Table)
+				err = state.ReadAnchorText(anchor, c, &l.Table)
 			}
 			if err == nil {
 				l.Beyond, err = state.ParseBeyond(l.LaneRef, beyond)

@@ -84,7 +84,7 @@ func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 	}
 	for _, slot := range slots {
 		c := m.Cursors[slot]
-		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, adapters.AnchorText(c, m.Table), state.BeyondText(m.Beyond[slot]),
+		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.AnchorText(c, m.Table), state.BeyondText(m.Beyond[slot]),
 			m.Same, m.Table.Cluster, m.Table.Cluster, m.Table.Name, m.Route, slot)); err != nil {
 			return err
 		}

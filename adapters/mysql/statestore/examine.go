@@ -38,7 +38,7 @@ func (s *Store) Examine(ctx context.Context) []adapters.Finding {
 	if err != nil {
 		return append(f, unknown("lanes", err))
 	}
-	return append(f, adapters.ExamineLanes(lanes)...)
+	return append(f, state.ExamineLanes(lanes)...)
 }
 
 // unknown is the finding about what could not be looked at.

@@ -96,7 +96,7 @@ func settleCursors(ctx context.Context, q state.Querier, settlements []adapters.
 			t := &chunk[i]
 			lanes[i] = settleLane
 			args = append(args, []byte(t.Route), t.Slot, t.Epoch, t.Cursor.Position, t.Cursor.Snapshot, t.Cursor.Window, t.Cursor.Paged, t.Cursor.Base,
-				state.BeyondText(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name, adapters.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed)
+				state.BeyondText(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name, state.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed)
 		}
 		found, err := affected(q.ExecContext(ctx, strings.Replace(settleSQL, "%", strings.Join(lanes, " UNION ALL "), 1), args...))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -115,7 +116,7 @@ func collectStates(rows pgx.Rows) ([]adapters.LaneState, error) {
 		err = row.Scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
 			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
 		if err == nil {
-			err = adapters.ReadAnchorText(anchor, c, &l.Table)
+			err = state.ReadAnchorText(anchor, c, &l.Table)
 		}
 		return l, err
 	})

@@ -134,7 +134,7 @@ func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 		c := m.Cursors[slot]
 		slots[i], positions[i], snapshots[i] = int16(slot), c.Position, c.Snapshot
 		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
-		anchors[i], beyond[i] = adapters.AnchorText(c, m.Table), wire.Numbers(m.Beyond[slot])
+		anchors[i], beyond[i] = state.AnchorText(c, m.Table), wire.Numbers(m.Beyond[slot])
 	}
 	if _, err := tx.Exec(ctx, state.Text(createLanesSQL, m.Route, slots)); err != nil {
 		return err

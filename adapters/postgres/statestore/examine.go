@@ -125,5 +125,5 @@ func (s *Store) examineWork(ctx context.Context) []adapters.Finding {
 	if err != nil {
 		return []adapters.Finding{pg.Unknown("lanes", err)}
 	}
-	return adapters.ExamineLanes(lanes)
+	return state.ExamineLanes(lanes)
 }

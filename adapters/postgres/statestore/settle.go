@@ -168,7 +168,7 @@ func settleArgs(settlements []adapters.Settlement) []any {
 		positions[i], paged[i], bases[i] = t.Cursor.Position, t.Cursor.Paged, t.Cursor.Base
 		snapshots[i], windows[i] = t.Cursor.Snapshot, t.Cursor.Window
 		beyond[i], seqs[i], clusters[i], sources[i] = wire.Numbers(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
-		anchors[i], revisions[i], confirmed[i] = adapters.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed
+		anchors[i], revisions[i], confirmed[i] = state.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed
 	}
 	return []any{routes, slots, epochs, positions, snapshots, windows, paged, bases,
 		beyond, seqs, clusters, sources, anchors, revisions, confirmed}

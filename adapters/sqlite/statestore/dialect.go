@@ -66,7 +66,7 @@ func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 		if _, err := tx.Exec(ctx, state.Text(createLaneSQL, m.Route, slot, now)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, adapters.AnchorText(c, m.Table),
+		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.AnchorText(c, m.Table),
 			m.Table.Cluster, m.Table.Name, m.Same, now, m.Route, slot, state.BeyondText(m.Beyond[slot]))); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
 // examineRights warns of a state file that every user of this machine can open: parked messages have their payloads in it.
@@ -54,5 +55,5 @@ func (s *Store) Examine(ctx context.Context) []adapters.Finding {
 	if err != nil {
 		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "lanes", Text: err.Error()})
 	}
-	return append(f, adapters.ExamineLanes(lanes)...)
+	return append(f, state.ExamineLanes(lanes)...)
 }

@@ -122,7 +122,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *adapters.La
 	if err != nil {
 		return err
 	}
-	if err := adapters.ReadAnchorText(anchor, c, &lane.Table); err != nil {
+	if err := state.ReadAnchorText(anchor, c, &lane.Table); err != nil {
 		return err
 	}
 	lane.Beyond, err = state.ParseBeyond(lane.LaneRef, beyond)
@@ -218,7 +218,7 @@ func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, e
 func settleCursor(ctx context.Context, update *sql.Stmt, t *adapters.Settlement, now int64) (bool, error) {
 	c := &t.Cursor
 	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.BeyondText(t.Beyond), t.NextSeq,
-		t.Table.Cluster, t.Table.Name, adapters.AnchorText(*c, t.Table), t.Revision, now, t.Route, t.Slot, t.Epoch, t.Confirmed)
+		t.Table.Cluster, t.Table.Name, state.AnchorText(*c, t.Table), t.Revision, now, t.Route, t.Slot, t.Epoch, t.Confirmed)
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,49 @@
+package state
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// AnchorText is what state stores keep in a cursor's column for the anchor: the anchor, the position that it is of, and what
+// the table's lanes are computed from. [ReadAnchorText] reads it. Versions before this one read and write the
+// anchor alone, and older ones leave the column as it is when they move the cursor.
+func AnchorText(c adapters.Cursor, t adapters.Table) string {
+	if c.Anchor.IsZero() && t.Lanes == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d:%016x:%d:%d:%s", c.Anchor.Slot, c.Anchor.Born, c.Anchor.Sum, c.Position, c.Anchor.Newest, t.Lanes)
+}
+
+// ReadAnchorText sets a cursor's anchor, whose position is known, and what the lanes of its table are computed from. An
+// anchor of another position is none: a version that knows no anchors has moved the cursor.
+func ReadAnchorText(text string, c *adapters.Cursor, t *adapters.Table) (err error) {
+	if c.Anchor, err = parseAnchor(text); err != nil {
+		return err
+	}
+	parts := strings.SplitN(text, ":", 6)
+	if len(parts) < 6 {
+		return nil
+	}
+	t.Lanes = parts[5]
+	if position, err := strconv.ParseInt(parts[3], 10, 64); err != nil || position != c.Position {
+		c.Anchor = adapters.Anchor{}
+		return err
+	}
+	c.Anchor.Newest, err = strconv.ParseInt(parts[4], 10, 64)
+	return err
+}
+
+// parseAnchor reads the part of a text that versions before this one read and write.
+func parseAnchor(text string) (a adapters.Anchor, err error) {
+	if text == "" {
+		return a, nil
+	}
+	if _, err := fmt.Sscanf(text, "%d:%d:%x", &a.Slot, &a.Born, &a.Sum); err != nil {
+		return adapters.Anchor{}, fmt.Errorf("the cursor's anchor %q cannot be read: %w", text, err)
+	}
+	return a, nil
+}
