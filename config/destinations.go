@@ -59,6 +59,8 @@ type BatchOfPublisher struct {
 // Kind is "publisher".
 func (*Publisher) Kind() string { return "publisher" }
 
+func (p *Publisher) static() bool { return p.Topic.Static() }
+
 // cloudEventsSource warns about a source that no format uses. It is the same
 // for all destinations that know the format.
 func cloudEventsSource(c *form.Checker, at form.Location, format string) {

@@ -34,6 +34,8 @@ type HTTP struct {
 // Kind is "http".
 func (*HTTP) Kind() string { return "http" }
 
+func (h *HTTP) static() bool { return h.URL.Static() && h.Preset == "" }
+
 // HTTPBatch bounds one request.
 type HTTPBatch struct {
 	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages. With format watermill always 1."`

@@ -28,6 +28,8 @@ type Kafka struct {
 // Kind is "kafka".
 func (*Kafka) Kind() string { return "kafka" }
 
+func (k *Kafka) static() bool { return k.Topic.Static() }
+
 // topicName is what Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 

@@ -118,3 +118,61 @@ type Metrics struct{}
 
 // Kind is "metrics".
 func (*Metrics) Kind() string { return "metrics" }
+
+// defaultFailures is the default of [Breaker.Failures].
+const defaultFailures = 5
+
+// Breaker stops attempts after too many failed.
+type Breaker struct {
+	Failures int      `yaml:"failures" min:"1" max:"1000000" doc:"Consecutive failures that open the breaker. Default: 5, or no limit if ratio is set."`
+	Ratio    float64  `yaml:"ratio" min:"0" max:"1" doc:"Share of failed attempts within interval that opens the breaker. Default: none."`
+	Requests int      `yaml:"requests" default:"20" min:"1" max:"1000000" doc:"Attempts within interval before ratio counts."`
+	Interval Duration `yaml:"interval" default:"60s" min:"1s" max:"24h" doc:"Period over which ratio is computed."`
+	Open     Duration `yaml:"open" default:"10s" min:"100ms" max:"24h" doc:"How long an open breaker stops attempts."`
+	Probes   int      `yaml:"probes" default:"1" min:"1" max:"10000" doc:"Consecutive deliveries that close the breaker afterwards."`
+}
+
+// Kind is "breaker".
+func (*Breaker) Kind() string { return "breaker" }
+
+func (b *Breaker) check(c *form.Checker, at form.Location) {
+	if b.Ratio == 0 && at.Sound("ratio") {
+		for _, key := range []string{"requests", "interval"} {
+			if at.Has(key) {
+				c.Add(at.Child(key), "applies to ratio, which is not set").Fix("add ratio, for example ratio: 0.5, or remove %s", key)
+			}
+		}
+	}
+	if !at.Has("failures") && b.Ratio == 0 {
+		b.Failures = defaultFailures
+	}
+}
+
+// The stores of [Dedupe].
+const (
+	DedupeSQL    = "sql"
+	DedupeMemory = "memory"
+)
+
+// defaultRemembered is the default of [Dedupe.Max].
+const defaultRemembered = 100_000
+
+// Dedupe skips messages whose event id was delivered before.
+type Dedupe struct {
+	Window Duration `yaml:"window" scalar:"true" default:"24h" min:"1s" max:"365d" doc:"How long a delivered id is remembered."`
+	Store  string   `yaml:"store" enum:"sql|memory" default:"sql" doc:"sql: in table outrider_dedupe of the state store, which survives restarts; memory: in the process, lost when it ends."`
+	Max    int      `yaml:"max" min:"1" max:"100000000" doc:"Most ids in memory, about 200 bytes each; beyond that the oldest are dropped before their window ends. Default: 100000. Only for store: memory."`
+}
+
+// Kind is "dedupe".
+func (*Dedupe) Kind() string { return "dedupe" }
+
+func (d *Dedupe) check(c *form.Checker, at form.Location) {
+	switch {
+	case d.Store == DedupeMemory && !at.Has("max"):
+		d.Max = defaultRemembered
+	case d.Store == DedupeSQL && at.Has("max") && at.Sound("store"):
+		c.Add(at.Child("max"), "bounds the ids in memory, but they are kept in the state store").
+			Fix("remove max, or use store: memory")
+	}
+}

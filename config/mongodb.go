@@ -32,9 +32,8 @@ type MongoDB struct {
 
 // Kind is "mongodb".
 func (*MongoDB) Kind() string { return "mongodb" }
-func (*MongoDB) log() bool    { return false }
 
-func (m *MongoDB) database() string { return m.URL.Reveal() + " " + m.Database }
+func (m *MongoDB) traits() traits { return traits{database: m.URL.Reveal() + " " + m.Database} }
 
 func (m *MongoDB) check(c *form.Checker, at form.Location) {
 	if at.Sound("url") && !m.URL.IsZero() {

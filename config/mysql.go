@@ -41,9 +41,18 @@ type MySQL struct {
 
 // Kind is "mysql".
 func (*MySQL) Kind() string { return "mysql" }
-func (*MySQL) log() bool    { return false }
 
-func (m *MySQL) database() string { return m.URL.Reveal() }
+func (m *MySQL) traits() traits { return traits{database: m.URL.Reveal(), state: &mysqlState} }
+
+var mysqlState = stateKind{
+	schemes: mysqlSchemes,
+	check: func(c *form.Checker, at form.Location, s *State, _ string) {
+		mysqlURL(c, at.Child("url"), s.URL)
+		mysqlTLS(c, at, s.URL, &s.TLS)
+	},
+}
+
+var mysqlSchemes = []string{"mysql", "mariadb"}
 
 func (m *MySQL) check(c *form.Checker, at form.Location) {
 	mysqlURL(c, at.Child("url"), m.URL)
@@ -77,9 +86,6 @@ func inMySQL(p *layout.Preset) bool {
 	return p.Queue != nil && p.Queue.Definitions[layout.MySQL].Columns != nil
 }
 
-// isMySQL reports whether a URL leads to MariaDB or MySQL.
-func isMySQL(u SecretURL) bool { return slices.Contains([]string{"mysql", "mariadb"}, u.Scheme()) }
-
 // mysqlURL checks a mysql:// URL.
 func mysqlURL(c *form.Checker, at form.Location, u SecretURL) {
 	if u.IsZero() {
@@ -94,7 +100,7 @@ func mysqlURL(c *form.Checker, at form.Location, u SecretURL) {
 		return
 	}
 	parsed, err := url.Parse(u.Reveal())
-	if err != nil || !isMySQL(u) || strings.Contains(parsed.Host, "@") || strings.Contains(parsed.Path, "@") {
+	if err != nil || !slices.Contains(mysqlSchemes, u.Scheme()) || strings.Contains(parsed.Host, "@") || strings.Contains(parsed.Path, "@") {
 		c.Add(at, "is not a mysql:// URL").Fix("for example mysql://user@host:3306/database; special characters of a password are %%-encoded")
 		return
 	}

@@ -42,9 +42,22 @@ type Postgres struct {
 
 // Kind is "postgres".
 func (*Postgres) Kind() string { return "postgres" }
-func (p *Postgres) log() bool  { return !p.Queued() && !p.Stock() }
 
-func (p *Postgres) database() string { return p.URL.Reveal() }
+func (p *Postgres) traits() traits {
+	t := traits{database: p.URL.Reveal(), state: &postgresState, log: !p.Queued() && !p.Stock(), oneRoute: p.Stock(), offsets: p.Layout == "watermill"}
+	if p.Stock() {
+		t.noun = "source with client watermill"
+	}
+	return t
+}
+
+var postgresState = stateKind{
+	schemes: []string{"postgres", "postgresql"}, schemas: true,
+	check: func(c *form.Checker, at form.Location, s *State, otherwise string) {
+		postgresURL(c, at.Child("url"), s.URL, otherwise)
+		postgresTLS(c, at, s.URL, &s.TLS)
+	},
+}
 
 // Stock reports whether watermill-sql's Subscriber reads the table.
 func (p *Postgres) Stock() bool { return p.Client == "watermill" }

@@ -112,7 +112,7 @@ func (cfg *Config) checkProgress(c *form.Checker, at form.Location, r *Route, ta
 
 // checkPace refuses a pace of a route whose source is not read for each route by itself.
 func (cfg *Config) checkPace(c *form.Checker, at form.Location, r *Route) {
-	if src := cfg.Sources[r.From]; r.Poll != nil && src != nil && !src.log() {
+	if src := cfg.Sources[r.From]; r.Poll != nil && src != nil && !src.traits().log {
 		c.Add(at.Child("poll").Key(), "belongs to append-only tables: of a %s all routes are polled together", kindOf(src)).Fix("set poll of the source")
 	}
 }

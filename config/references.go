@@ -1,9 +1,8 @@
 package config
 
 import (
-	"maps"
+	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/outriderhq/outrider/config/internal/form"
 )
@@ -11,8 +10,7 @@ import (
 // check looks at what holds between the parts: names, and what a route's
 // source and destination can do.
 func (cfg *Config) check(c *form.Checker, at form.Location) {
-	cfg.checkStateURL(c, at.Child("state"))
-	cfg.checkStateSchema(c, at.Child("state"))
+	cfg.checkState(c, at.Child("state"))
 	cfg.statisticsAsPreset(at.Child("statistics"))
 	usedSources, usedDestinations := map[string]bool{}, map[string]bool{}
 	names, rows := map[string]form.Location{}, map[progressRow]string{}
@@ -55,7 +53,7 @@ func (cfg *Config) checkClaimless(c *form.Checker, at form.Location) {
 		if preset := src.shared().Preset(); preset == nil || preset.Queue == nil || !preset.Queue.Claimless() {
 			continue
 		}
-		of := table{src.database(), string(src.shared().Table)}
+		of := table{src.traits().database, string(src.shared().Table)}
 		if other, taken := known[of]; taken {
 			c.Add(at.Child(name).Key(), "source %s reads the table %s, too, and both would deliver each row, because rows are not marked as being processed",
 				other, of.name).Fix("use one source, with several routes")
@@ -127,7 +125,7 @@ func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 		cfg.checkCircle(c, place, r, to)
 	}
 	src := cfg.Sources[r.From]
-	if src != nil && !src.log() {
+	if src != nil && !src.traits().log {
 		what := kindOf(src)
 		if len(r.Targets) > 1 {
 			c.Add(at.Child("to"), "a message of a %s can go to one destination only: it is acknowledged once", what).
@@ -194,17 +192,8 @@ func queued(src Source) bool {
 
 // static reports whether all messages go to the same address.
 func static(d Destination) bool {
-	switch d := d.(type) {
-	case *Kafka:
-		return d.Topic.Static()
-	case *HTTP:
-		return d.URL.Static() && d.Preset == ""
-	case *Webhook:
-		return d.URL.Static()
-	case *Publisher:
-		return d.Topic.Static()
-	}
-	return true
+	t, ok := d.(interface{ static() bool })
+	return !ok || t.static()
 }
 
 // expandedNames reports routes whose names meet once lists are written out.
@@ -228,15 +217,7 @@ func expandedNames(c *form.Checker, at form.Location, r *Route, names map[string
 
 // checkFedOnce refuses a second route of a source whose messages have one verdict.
 func (cfg *Config) checkFedOnce(c *form.Checker, at form.Location, r *Route, fed bool) {
-	switch s := cfg.Sources[r.From].(type) {
-	case *HTTPSource:
-		fed = fed && s != nil
-	case *Postgres:
-		fed = fed && s != nil && s.Stock()
-	default:
-		fed = false
-	}
-	if fed {
+	if src := cfg.Sources[r.From]; fed && src != nil && src.traits().oneRoute {
 		c.Add(at, "source %s has a route already, and each of its messages has one verdict", at.Quote()).
 			Fix("declare another source for this route")
 	}
@@ -244,77 +225,15 @@ func (cfg *Config) checkFedOnce(c *form.Checker, at form.Location, r *Route, fed
 
 // checkOffsets refuses to start at the offsets of a table that has none.
 func checkOffsets(c *form.Checker, at form.Location, r *Route, src Source) {
-	if p, ok := src.(*Postgres); r.Start.Kind == "offsets" && src != nil && src.log() && (!ok || p.Layout != "watermill") {
+	if r.Start.Kind == "offsets" && src != nil && src.traits().log && !src.traits().offsets {
 		c.Add(at, "only a table of watermill-sql has offsets").Fix("use beginning, end or a time")
 	}
 }
 
 // kindOf is what a source without a cursor is called.
 func kindOf(src Source) string {
-	if p, ok := src.(*Postgres); ok && p.Stock() {
-		return "source with client watermill"
-	}
 	if queued(src) {
 		return "queue table"
 	}
-	return src.Kind()
-}
-
-// stateful reports whether the state can stand beside the source.
-func stateful(src Source) bool {
-	_, ok := tableOf(src)
-	_, documents := src.(*MongoDB)
-	return ok && !documents
-}
-
-// checkStore makes sure that every route has a place for its state: a source
-// with a database of its own keeps it there.
-func (cfg *Config) checkStore(c *form.Checker, at form.Location, used map[string]bool) {
-	if !cfg.State.URL.IsZero() || at.Child("state").Has("url_file") {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(used)) {
-		src := cfg.Sources[name] // nil: reported where it was read or named
-		if src != nil && !src.log() && !stateful(src) {
-			where := at.Child("sources").Child(name).Key()
-			c.Add(where, "a %s source needs a state store", src.Kind()).Fix("set state: {url: ...}, a postgres:// or mysql:// URL or the path of an SQLite file")
-		}
-	}
-}
-
-// checkStateSchema refuses a schema where no state is in PostgreSQL, and one whose
-// tables PostgreSQL would hide behind its own.
-func (cfg *Config) checkStateSchema(c *form.Checker, at form.Location) {
-	if cfg.State.Schema == "" {
-		return
-	}
-	name, where := cfg.State.Schema.Exact(), at.Child("schema")
-	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
-		c.Add(where, "is a schema of PostgreSQL's own").Fix("name another, such as outrider")
-	}
-	inPostgres := cfg.State.URL.Scheme() != "" && !isMySQL(cfg.State.URL)
-	if cfg.State.URL.IsZero() {
-		inPostgres = at.Has("url_file")
-		for _, s := range cfg.Sources {
-			_, beside := s.(*Postgres)
-			inPostgres = inPostgres || beside || s == nil // nil: reported where it was read
-		}
-	}
-	if !inPostgres {
-		c.Add(where.Key(), "belongs to state in PostgreSQL, and there is none").Fix("remove it; SQLite has no schemas, and MySQL calls its databases so: the url names one")
-	}
-}
-
-// checkStateURL accepts a URL of PostgreSQL or MySQL, or a path.
-func (cfg *Config) checkStateURL(c *form.Checker, at form.Location) {
-	switch {
-	case isMySQL(cfg.State.URL):
-		mysqlURL(c, at.Child("url"), cfg.State.URL)
-		mysqlTLS(c, at, cfg.State.URL, &cfg.State.TLS)
-	case !cfg.State.URL.IsZero() && cfg.State.URL.Scheme() != "":
-		postgresURL(c, at.Child("url"), cfg.State.URL, ", nor a mysql:// one, or the path of an SQLite file")
-		postgresTLS(c, at, cfg.State.URL, &cfg.State.TLS)
-	case cfg.State.TLS.given():
-		c.Add(at.Child("tls").Key(), "belongs to a postgres:// or mysql:// url").Fix("remove it; state beside a source uses that source's tls")
-	}
+	return cmp.Or(src.traits().noun, src.Kind())
 }

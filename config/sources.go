@@ -7,9 +7,26 @@ import "github.com/outriderhq/outrider/config/internal/form"
 type Source interface {
 	// Kind is the value of the key type.
 	Kind() string
-	// log reports whether the source is an append-only table, which any number
-	// of routes may read, each from its own place.
-	log() bool
+	traits() traits
+}
+
+// traits are what the checks of routes and of the state need to know of a source.
+type traits struct {
+	log      bool   // an append-only table, which any number of routes may read, each from its own position
+	oneRoute bool   // messages have one verdict each, so one route at most reads them
+	offsets  bool   // routes may start at the offsets of a consumer group
+	noun     string // in messages; empty: its kind
+
+	database string     // tells whether two sources share one
+	state    *stateKind // the state may be in the source's database; nil: it may not
+}
+
+// StateBeside is the location of the state in a source's own database; empty: it has to be elsewhere.
+func StateBeside(src Source) string {
+	if t := src.traits(); t.state != nil {
+		return t.database
+	}
+	return ""
 }
 
 // sources are the kinds of sources, in the order of the reference page.
@@ -32,7 +49,8 @@ type Subscriber struct {
 
 // Kind is "subscriber".
 func (*Subscriber) Kind() string { return "subscriber" }
-func (*Subscriber) log() bool    { return false }
+
+func (*Subscriber) traits() traits { return traits{} }
 
 // Poll adapts reading to the load: rows seen, read again at once; none seen,
 // wait Min for After reads, then longer by Factor each time, up to Max.
@@ -64,7 +82,8 @@ type HTTPSource struct {
 
 // Kind is "http".
 func (*HTTPSource) Kind() string { return "http" }
-func (*HTTPSource) log() bool    { return false }
+
+func (*HTTPSource) traits() traits { return traits{oneRoute: true} }
 
 func (h *HTTPSource) check(c *form.Checker, at form.Location) {
 	if err := hostPort(h.Listen, true); err != nil {

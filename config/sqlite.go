@@ -34,9 +34,13 @@ type SQLite struct {
 
 // Kind is "sqlite".
 func (*SQLite) Kind() string { return "sqlite" }
-func (s *SQLite) log() bool  { return !s.Queued() }
 
-func (s *SQLite) database() string { return s.Path }
+func (s *SQLite) traits() traits {
+	return traits{database: s.Path, state: &sqliteState, log: !s.Queued()}
+}
+
+// sqliteState is state in a file: its location is a path, which needs no check.
+var sqliteState = stateKind{}
 
 func (s *SQLite) check(c *form.Checker, at form.Location) {
 	if s.Leader {

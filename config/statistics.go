@@ -28,8 +28,8 @@ func (cfg *Config) statisticsAsPreset(at form.Location) {
 	}
 	every := time.Duration(0)
 	for _, s := range cfg.Sources {
-		if src, ok := s.(*Postgres); ok && src != nil && src.Preset() != nil {
-			if e := src.Preset().Defaults.Statistics; e > 0 && (every == 0 || e < every) {
+		if table, ok := tableOf(s); ok && table.Preset() != nil {
+			if e := table.Preset().Defaults.Statistics; e > 0 && (every == 0 || e < every) {
 				every = e
 			}
 		}

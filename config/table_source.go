@@ -37,7 +37,6 @@ func (t *TableSource) Notified() bool { return t.Wake == "notify" }
 type tabled interface {
 	Source
 	shared() *TableSource
-	database() string // tells whether two sources share one
 }
 
 func (t *TableSource) shared() *TableSource { return t }

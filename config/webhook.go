@@ -39,6 +39,8 @@ type Webhook struct {
 // Kind is "webhook".
 func (*Webhook) Kind() string { return "webhook" }
 
+func (w *Webhook) static() bool { return w.URL.Static() }
+
 // AllSecrets returns the secrets, wherever they were given.
 func (w *Webhook) AllSecrets() []Secret {
 	if len(w.Secrets) > 0 {

@@ -60,10 +60,6 @@ type SourceKind struct {
 	// It is checked afterwards.
 	Open func(context.Context) (Feed, error)
 
-	// State is the URL or path at which the state stands beside the source. Empty: the
-	// configuration has to name a place.
-	State string
-
 	Log      bool // an append-only table, read by cursor
 	Queue    bool // tables whose rows carry a status of their own
 	Hot      bool // rows that the embedding program has committed can be delivered from memory

@@ -22,7 +22,7 @@ type mysqlTable struct {
 // mysqlSource is what can be done with a source in MariaDB or MySQL.
 func mysqlSource(at site, s *config.MySQL) SourceKind {
 	t := mysqlTable{at, s}
-	k := SourceKind{State: s.URL.Reveal(), Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,
+	k := SourceKind{Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,
 		Retention: queueRetention(s.Retention), Read: t.Preset() != nil && t.Preset().Hot, Adds: t.adds}
 	if s.Leader && s.LeaderLock != "" {
 		k.Lock = t.lock

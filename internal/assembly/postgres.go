@@ -27,9 +27,9 @@ type postgresTable struct {
 func postgresSource(at site, s *config.Postgres) SourceKind {
 	t := postgresTable{at, s}
 	if s.Stock() {
-		return SourceKind{State: s.URL.Reveal(), Pools: true, Leader: s.Leader, Open: t.openStock, InitSQL: t.offsetsSQL}
+		return SourceKind{Pools: true, Leader: s.Leader, Open: t.openStock, InitSQL: t.offsetsSQL}
 	}
-	k := SourceKind{State: s.URL.Reveal(), Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
+	k := SourceKind{Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
 		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
 	k.Hot = s.Layout == "outrider"
 	if preset := s.Preset(); preset != nil {

@@ -26,7 +26,7 @@ type sqliteTable struct {
 // sqliteSource is what can be done with a source in a SQLite file.
 func sqliteSource(at site, s *config.SQLite) SourceKind {
 	t := sqliteTable{at, s}
-	k := SourceKind{State: s.Path, Log: !s.Queued(), Queue: s.Queued(), Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,
+	k := SourceKind{Log: !s.Queued(), Queue: s.Queued(), Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,
 		Read: s.Layout == "outrider" || t.Preset() != nil && t.Preset().Hot}
 	if r := s.Retention; r != nil {
 		k.Retention = &RetentionSettings{adapters.Retention{Mode: adapters.RetainRows, Keep: r.Keep.Std(), Batch: r.Batch},

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // errNoState is the error for a source beside which no state can stand.
@@ -16,8 +17,10 @@ func (b *Builder) stateLocation(source string) (string, error) {
 	if !b.Config.State.URL.IsZero() {
 		return b.Config.State.URL.Reveal(), nil
 	}
-	if location := b.Source(source).State; location != "" {
-		return location, nil
+	if src := b.Config.Sources[source]; src != nil {
+		if location := config.StateBeside(src); location != "" {
+			return location, nil
+		}
 	}
 	return "", errNoState
 }
