@@ -53,6 +53,15 @@ func (t tally) err() error {
 		t.Records, t.Lost, t.Duplicates, t.OutOfOrder, t.Foreign, t.Mixed, t.Unsigned)
 }
 
+// err is nil when every row arrived once, and in order if that matters.
+func (c *checker) err(unordered bool) error {
+	t := c.tally
+	if unordered {
+		t.OutOfOrder = 0
+	}
+	return t.err()
+}
+
 func newChecker() *checker {
 	return &checker{seed: maphash.MakeSeed(), rows: map[uint64]place{}, names: map[string]uint32{}}
 }

@@ -15,6 +15,9 @@ const (
 	// eventTable is what every peer's own table is filled from.
 	eventTable = "bench_event"
 
+	// itemBacklog is a copy of [eventTable], for tables that are filled again for every run.
+	itemBacklog = "bench_backlog"
+
 	// minPayload is room for the fields of a payload, in bytes.
 	minPayload = 140
 

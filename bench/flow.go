@@ -16,6 +16,8 @@ type flowSpec struct {
 	per    int           // messages of a transaction
 	insert string        // the statement: $1 ids, $2 groups, $3 payloads, each text[]
 	lead   time.Duration // the beginning that does not count
+
+	uncounted func(group int) bool // groups that are left out of everything that is counted; nil: none
 }
 
 // flow is messages that are written while others arrive, for as long as one
@@ -33,8 +35,6 @@ type flow struct {
 	committed []atomic.Int64  // nanoseconds since epoch when COMMIT had returned; 0: it has not
 	arrived   []atomic.Int64  // the same of the first arrival
 
-	uncounted func(group int) bool // groups that came leaves out
-
 	mu     sync.Mutex
 	came   int // messages, each once
 	latest time.Time
@@ -48,7 +48,10 @@ const flowWriters = 4
 func newFlow(spec flowSpec, rows, groups, size int) *flow {
 	rounds := rows/(groups/writersOf(groups))/writersOf(groups) + 3
 	n := rounds * groups
-	return &flow{flowSpec: spec, rows: rows, groups: groups, size: size, epoch: time.Now(), seed: maphash.MakeSeed(), uncounted: everybody,
+	if spec.uncounted == nil {
+		spec.uncounted = func(int) bool { return false }
+	}
+	return &flow{flowSpec: spec, rows: rows, groups: groups, size: size, epoch: time.Now(), seed: maphash.MakeSeed(),
 		hashes: make([]atomic.Uint64, n), committed: make([]atomic.Int64, n), arrived: make([]atomic.Int64, n), last: make([]int, groups)}
 }
 
@@ -61,6 +64,12 @@ func (f *flow) number(writer, message int) int {
 	own := (f.groups - writer + step - 1) / step // how many groups it has
 	return (message/own+1)*f.groups + message%own*step + writer
 }
+
+// begin starts the clock of the flow: its messages are written from now on.
+func (f *flow) begin() { f.begun.Store(f.now()) }
+
+// elapsed is the time since the flow began.
+func (f *flow) elapsed() time.Duration { return time.Duration(f.now() - f.begun.Load()) }
 
 // now is the time since the epoch; never 0, which is none.
 func (f *flow) now() int64 { return max(int64(time.Since(f.epoch)), 1) }
@@ -131,43 +140,48 @@ func (f *flow) received() (n int, last time.Time) {
 }
 
 // verify returns an error unless every message that was committed has arrived
-// once and in order; but for those of groups that are not expected.
-func (f *flow) verify(unexpected func(group int) bool) error {
+// once and in order; messages of uncounted groups need not arrive.
+func (f *flow) verify() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.tally
 	for n := range f.committed {
-		if f.committed[n].Load() != 0 && f.arrived[n].Load() == 0 && !unexpected(n%f.groups) {
+		if f.committed[n].Load() != 0 && f.arrived[n].Load() == 0 && !f.uncounted(n%f.groups) {
 			t.Lost++
 		}
 	}
 	return t.err()
 }
 
-// everybody expects all groups.
-func everybody(int) bool { return false }
-
 // delay is how long a message took, and when it was committed, since writing began.
 type delay struct{ at, took time.Duration }
 
-// delays returns those of the messages that were committed after the lead, by
-// the time of the commit. A message can be there before its writer has heard
-// that it is committed: it took no time.
-func (f *flow) delays(unexpected func(group int) bool) []delay {
+// delayTimes are delays, by the time of the commit.
+type delayTimes struct {
+	lead   time.Duration
+	delays []delay
+}
+
+// delays returns those of the messages that were committed after the lead. A
+// message can be there before its writer has heard that it is committed: it took
+// no time.
+func (f *flow) delays() delayTimes {
 	var out []delay
 	for n := range f.committed {
 		at, came := f.committed[n].Load(), f.arrived[n].Load()
 		since := time.Duration(at - f.begun.Load())
-		if at != 0 && came != 0 && since >= f.lead && !unexpected(n%f.groups) {
+		if at != 0 && came != 0 && since >= f.lead && !f.uncounted(n%f.groups) {
 			out = append(out, delay{since, time.Duration(max(came-at, 0))})
 		}
 	}
 	slices.SortFunc(out, func(a, b delay) int { return int(a.at - b.at) })
-	return out
+	return delayTimes{f.lead, out}
 }
 
-// quantile of the delays, in milliseconds: share 0.99 is the p99.
-func quantile(delays []delay, share float64) float64 {
+// quantile of the delays: share 0.99 is the p99.
+func (d delayTimes) quantile(share float64) time.Duration { return quantile(d.delays, share) }
+
+func quantile(delays []delay, share float64) time.Duration {
 	if len(delays) == 0 {
 		return 0
 	}
@@ -176,21 +190,19 @@ func quantile(delays []delay, share float64) float64 {
 		took[i] = d.took
 	}
 	slices.Sort(took)
-	return milliseconds(took[min(int(share*float64(len(took))), len(took)-1)])
+	return took[min(int(share*float64(len(took))), len(took)-1)]
 }
 
-// overTime is a quantile of the delays in intervals of the time that they
-// were committed in, by the seconds since the lead.
-func (f *flow) overTime(name string, delays []delay, share float64, interval time.Duration) curve {
-	c := curve{Name: name}
-	for len(delays) > 0 {
-		slot := (delays[0].at - f.lead) / interval
-		end := slices.IndexFunc(delays, func(d delay) bool { return (d.at-f.lead)/interval != slot })
+// overTime calls point with a quantile of the delays of each interval in which
+// messages were committed, and with the time from the lead to the interval.
+func (d delayTimes) overTime(share float64, interval time.Duration, point func(since, took time.Duration)) {
+	for rest := d.delays; len(rest) > 0; {
+		slot := (rest[0].at - d.lead) / interval
+		end := slices.IndexFunc(rest, func(m delay) bool { return (m.at-d.lead)/interval != slot })
 		if end < 0 {
-			end = len(delays)
+			end = len(rest)
 		}
-		c.Points = append(c.Points, point{float64(slot) * interval.Seconds(), quantile(delays[:end], share)})
-		delays = delays[end:]
+		point(slot*interval, quantile(rest[:end], share))
+		rest = rest[end:]
 	}
-	return c
 }

@@ -8,6 +8,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// The statements that write the messages of a transaction of a [flow].
+const (
+	ownRows = `INSERT INTO outrider_outbox (id, type, message_group, payload, occurred_at)
+		SELECT id, 'order.created', name, payload::json, now() FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
+	itemRows = `INSERT INTO outbox_events (id, type, message_group, payload, status, created_at)
+		SELECT id, 'EVENT', name, payload, 'PENDING', localtimestamp FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
+)
+
 // emptying is a peer from whose tables everything can be taken.
 type emptying interface {
 	// empty is a statement that takes it out, with the state of the relay.
@@ -40,7 +48,7 @@ type look struct {
 func (b *bench) through(ctx context.Context, st *stage, p *process, f *flow, to receiver, rows int, l look) (time.Duration, error) {
 	g, writing := errgroup.WithContext(ctx)
 	begin := time.Now()
-	f.begun.Store(f.now())
+	f.begin()
 	written := make(chan struct{})
 	g.Go(func() error {
 		defer close(written)
@@ -80,7 +88,7 @@ func (b *bench) runFlow(ctx context.Context, st *stage, f *flow, to receiver, l 
 	if err != nil {
 		return s, err
 	}
-	elapsed, err := b.through(ctx, st, p, f, to, f.rows, l)
+	elapsed, err := b.through(ctx, st, p, f, to, st.rows, l)
 	if err != nil {
 		p.kill()
 		return s, err
@@ -89,10 +97,10 @@ func (b *bench) runFlow(ctx context.Context, st *stage, f *flow, to receiver, l 
 	if err != nil {
 		return s, err
 	}
-	if err := f.verify(everybody); err != nil {
+	if err := f.verify(); err != nil {
 		return s, fmt.Errorf("the run does not count: %w", err)
 	}
-	s = newSample(f.rows, elapsed, used)
-	s.timed(f.delays(everybody))
+	s = newSample(st.rows, elapsed, used)
+	s.timed(f.delays())
 	return s, nil
 }

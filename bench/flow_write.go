@@ -12,14 +12,6 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// The statements that write the messages of a transaction of a [flow].
-const (
-	ownRows = `INSERT INTO outrider_outbox (id, type, message_group, payload, occurred_at)
-		SELECT id, 'order.created', name, payload::json, now() FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
-	itemRows = `INSERT INTO outbox_events (id, type, message_group, payload, status, created_at)
-		SELECT id, 'EVENT', name, payload, 'PENDING', localtimestamp FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
-)
-
 // write commits all messages, by several writers.
 func (f *flow) write(ctx context.Context, database string) error {
 	ids, err := outbox.NewTSIDs(-1)
@@ -82,4 +74,16 @@ func (f *flow) commit(ctx context.Context, db *pgx.Conn, source *events, ids *ou
 		f.committed[f.number(writer, from+i)].Store(now)
 	}
 	return nil
+}
+
+// until waits for a moment.
+func until(ctx context.Context, moment time.Time) error {
+	timer := time.NewTimer(time.Until(moment))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -116,18 +116,6 @@ func (m *written) commit(ctx context.Context, db *pgx.Conn, insert string) error
 	return err
 }
 
-// until waits for a moment.
-func until(ctx context.Context, moment time.Time) error {
-	timer := time.NewTimer(time.Until(moment))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // percentiles returns the median and the 99th percentile of the delays.
 func percentiles(messages []written, arrived []time.Time) (p50, p99 time.Duration) {
 	delays := make([]time.Duration, len(messages))

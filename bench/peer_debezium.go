@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,6 +49,9 @@ const (
 	warmSuffix   = ".warm"
 )
 
+// warmLimit is how long a relay may take to become warm.
+const warmLimit = 5 * time.Minute
+
 func (d debezium) name() string {
 	if d.cold {
 		return "debezium-cold"
@@ -68,13 +72,9 @@ func (d debezium) about() string {
 // provide looks for the jars, downloads them if need be, and asks whether the
 // server's log can be decoded.
 func (debezium) provide(ctx context.Context, s *servers, say func(format string, args ...any)) error {
-	db, err := pgx.Connect(ctx, s.postgres.String())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 	var level string
-	if err := db.QueryRow(ctx, "SHOW wal_level").Scan(&level); err != nil {
+	err := s.on(ctx, func(ctx context.Context, db *pgx.Conn) error { return db.QueryRow(ctx, "SHOW wal_level").Scan(&level) })
+	if err != nil {
 		return err
 	}
 	if level != "logical" {
@@ -84,7 +84,7 @@ func (debezium) provide(ctx context.Context, s *servers, say func(format string,
 	return err
 }
 
-func (debezium) create(ctx context.Context, db *pgx.Conn, _ job) error {
+func (debezium) create(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, `CREATE TABLE `+debeziumTable+` (id uuid PRIMARY KEY, aggregatetype text NOT NULL,
 			aggregateid text NOT NULL, type text NOT NULL, payload json NOT NULL);
 		CREATE PUBLICATION `+debeziumPublication+` FOR TABLE `+debeziumTable+` WITH (publish = 'insert')`)

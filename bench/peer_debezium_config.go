@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"net/url"
 	"strconv"
 
@@ -74,7 +74,7 @@ func debeziumConnector(j job) (map[string]string, error) {
 	}
 	u, err := url.Parse(j.Postgres)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no URL", envPostgres) // the parser's own error repeats it
+		return nil, errors.New("the address of the database is no URL") // the parser's own error repeats it
 	}
 	if mode := u.Query().Get("sslmode"); mode != "" {
 		p["database.sslmode"] = mode

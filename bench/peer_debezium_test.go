@@ -1,15 +1,9 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"io"
-	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,7 +53,7 @@ func TestADatabaseWithASlotIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := fastDebezium
-	if err := d.create(t.Context(), db, nowhere(url)); err != nil {
+	if err := d.create(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Exec(t.Context(), "SELECT pg_create_logical_replication_slot(current_database(), 'pgoutput')"); err != nil {
@@ -92,7 +86,7 @@ func TestADatabaseWithASlotIsDropped(t *testing.T) {
 // logicalServers starts a PostgreSQL whose log can be decoded.
 func logicalServers(t *testing.T) *servers {
 	t.Helper()
-	testenv.Kafka(t) // skips where there are no servers
+	brokers := strings.Join(testenv.Kafka(t), ",") // skips where there are no servers
 	bin, err := provision.Host{}.Postgres(t.Context())
 	if err != nil {
 		t.Skipf("no PostgreSQL to start: %v", err)
@@ -106,8 +100,7 @@ func logicalServers(t *testing.T) *servers {
 			t.Error(err)
 		}
 	})
-	t.Setenv(envPostgres, pg.URL())
-	s, err := connect()
+	s, err := serversAt(pg.URL(), brokers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +110,7 @@ func logicalServers(t *testing.T) *servers {
 
 func TestDebeziumNeedsALogicalLog(t *testing.T) {
 	url := testenv.Postgres(t)
-	testenv.Kafka(t)
-	t.Setenv(envPostgres, url)
-	s, err := connect()
+	s, err := serversAt(url, strings.Join(testenv.Kafka(t), ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,98 +128,5 @@ func TestDebeziumNeedsALogicalLog(t *testing.T) {
 	if err := fastDebezium.provide(t.Context(), s, silent); err == nil || !strings.Contains(err.Error(), "wal_level = "+level) ||
 		!strings.Contains(err.Error(), "make bench") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// absent is a floor that lacks something.
-type absent struct {
-	floor
-	asked *int
-}
-
-func (absent) name() string { return "absent" }
-
-func (a absent) provide(context.Context, *servers, func(string, ...any)) error {
-	*a.asked++
-	return errors.New("no such jar")
-}
-
-func TestTheRunGoesOnWithoutAPeerThatIsNotAvailable(t *testing.T) {
-	t.Parallel()
-	var asked int
-	a := absent{asked: &asked}
-	b := &bench{options: &options{}, progress: io.Discard}
-	for range 2 { // of two scenarios
-		able, missing := b.available(t.Context(), []entry{{peer: a, rows: 1}, {peer: floor{}}, {peer: a, rows: 2}})
-		if len(able) != 1 || able[0].peer != (floor{}) {
-			t.Errorf("able are %v", able)
-		}
-		if !slices.Equal(missing, []string{"absent is not available here: no such jar"}) {
-			t.Errorf("missing: %q", missing)
-		}
-	}
-	if asked != 1 {
-		t.Errorf("it was provided %d times", asked)
-	}
-}
-
-// warmingFloor is a floor that says that it is warm, and works with a process that
-// has used time.
-type warmingFloor struct{ floor }
-
-func (warmingFloor) warms() bool { return true }
-
-func (warmingFloor) warmRelay(_ context.Context, _ job, warm func(pid int) error) (int64, error) {
-	return 7 << 20, warm(os.Getppid())
-}
-
-func TestWhatWarmsIsNotCounted(t *testing.T) {
-	t.Parallel()
-	said := notices{warm: make(chan struct{})}
-	peak, err := relayPeer(t.Context(), warmingFloor{}, job{}, json.NewEncoder(&said))
-	if err != nil || peak != 7<<20 {
-		t.Errorf("peak %d, %v", peak, err)
-	}
-	select {
-	case <-said.warm:
-	default:
-		t.Fatal("nobody was told that it is warm")
-	}
-	if len(said.said) != 1 || !said.said[0].Warm || said.said[0].CPU != said.said[0].CPU.Truncate(cpuTick) {
-		t.Errorf("said %+v", said.said)
-	}
-}
-
-func TestNoticesAreReadInPieces(t *testing.T) {
-	t.Parallel()
-	n := notices{warm: make(chan struct{})}
-	for _, piece := range []string{`{"wa`, "rm\":true,\"cpu\":5000000}\nnoise\n", `{"peak_bytes"`, ":42}\n"} {
-		if _, err := n.Write([]byte(piece)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := []notice{{Warm: true, CPU: 5 * time.Millisecond}, {PeakBytes: 42}}; !slices.Equal(n.said, want) {
-		t.Errorf("got %+v, want %+v", n.said, want)
-	}
-	<-n.warm
-}
-
-func TestRemarksCompareWithDebezium(t *testing.T) {
-	t.Parallel()
-	drain := []result{
-		{Peer: outriderName, Rows: 9, Rate: 120, CPU: 5}, {Peer: outriderName, Rows: 12, With: warmed, Rate: 140, CPU: 5},
-		{Peer: "debezium-cold", Rows: 9, Rate: 10, CPU: 100}, {Peer: "debezium", Rows: 9, With: warmed, Rate: 20, CPU: 50},
-	}
-	delay := []result{{Peer: "outrider-kafka", With: "1000 msgs/s", P50: 1, P99: 3}, {Peer: "debezium", With: "1000 msgs/s", P50: 5, P99: 10}}
-	river := []result{{Peer: "river", Rate: 100, CPU: 40}, {Peer: outriderName, Rate: 250, CPU: 20}}
-	all := strings.Join(slices.Concat(compare(drain), compareDelay(delay), riverScenario.remarks(river)), "\n")
-	for _, want := range []string{
-		"6.0 times as many messages per second as debezium, debezium warm", "10.0 times less processor time",
-		"7.0 times as many messages per second as debezium, both warm", "12.0 times as many messages per second as debezium, both from the start",
-		"has 20% of debezium's p50, and 30% of its p99", "2.5 times as many items per second as river",
-	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q is missing in\n%s", want, all)
-		}
 	}
 }

@@ -41,7 +41,7 @@ func (floor) about() string {
 		"(the same records as outrider's, headers included; acks all, idempotent); the cursor is stored after each page's acks", floorPage)
 }
 
-func (floor) create(ctx context.Context, db *pgx.Conn, _ job) error {
+func (floor) create(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, `CREATE TABLE bench_cursor (position bigint NOT NULL);
 		CREATE TABLE `+floorTable+` (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL,
 			type text NOT NULL, message_group text NOT NULL, payload json NOT NULL, occurred_at timestamptz NOT NULL)`)

@@ -19,8 +19,8 @@ func (f promptFloor) about() string {
 }
 
 // create also places the cursor: between the runs it stays where it is.
-func (f promptFloor) create(ctx context.Context, db *pgx.Conn, j job) error {
-	if err := f.floor.create(ctx, db, j); err != nil {
+func (f promptFloor) create(ctx context.Context, db *pgx.Conn) error {
+	if err := f.floor.create(ctx, db); err != nil {
 		return err
 	}
 	return f.rewind(ctx, db)

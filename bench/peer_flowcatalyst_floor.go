@@ -24,7 +24,7 @@ func (itemFloor) about() string {
 
 func (itemFloor) disorderly() {}
 
-func (f itemFloor) create(ctx context.Context, db *pgx.Conn, _ job) error {
+func (f itemFloor) create(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, `CREATE TABLE outbox_events (id varchar(13) PRIMARY KEY, type varchar(20) NOT NULL, message_group varchar(255),
 			payload text NOT NULL, status varchar(20) NOT NULL, retry_count int NOT NULL DEFAULT 0, created_at timestamp NOT NULL,
 			processed_at timestamp, error_message text);

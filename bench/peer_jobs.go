@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,8 +36,8 @@ var (
 func (l jobLoop) name() string  { return l.label }
 func (l jobLoop) about() string { return l.does }
 
-func (l jobLoop) create(ctx context.Context, db *pgx.Conn, j job) error {
-	pool, err := riverMigrated(ctx, j)
+func (l jobLoop) create(ctx context.Context, db *pgx.Conn) error {
+	pool, err := riverMigrated(ctx, db.Config().ConnString())
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (l jobLoop) rewind(ctx context.Context, db *pgx.Conn) error {
 }
 
 func (l jobLoop) relay(ctx context.Context, j job) error {
-	pool, err := riverConnect(ctx, j)
+	pool, err := riverConnect(ctx, j.Postgres)
 	if err != nil {
 		return err
 	}
@@ -144,13 +145,13 @@ func rowByRow(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.
 // jobRelay is Outrider with a destination of type river.
 type jobRelay struct{ embedded }
 
-func (r jobRelay) create(ctx context.Context, db *pgx.Conn, j job) error {
-	pool, err := riverMigrated(ctx, j)
+func (r jobRelay) create(ctx context.Context, db *pgx.Conn) error {
+	pool, err := riverMigrated(ctx, db.Config().ConnString())
 	if err != nil {
 		return err
 	}
 	pool.Close()
-	return r.embedded.create(ctx, db, j)
+	return r.embedded.create(ctx, db)
 }
 
 func (r jobRelay) rewind(ctx context.Context, db *pgx.Conn) error {
@@ -173,6 +174,23 @@ func (yantraTable) insert() string {
 }
 
 func (yantraTable) empty() string { return "TRUNCATE outbox_messages; " + forgetState }
+
+// Outrider that makes jobs of River, of Yantra's rows and of its own.
+var (
+	queuedJobs = jobRelay{embedded{
+		label: outriderName,
+		settings: "package outrider, layout yantra with poll.min 1ms, poll.batch 10000 and claims.in_memory 20000, and type: river; all else by default: " +
+			"16 lanes, transactions of 500 jobs, leases, notes of attempts, metrics",
+		config: strings.NewReplacer("{source}", ", layout: yantra, poll: {batch: 10000, min: 1ms, max: 1s}, claims: {in_memory: 20000}", "{route}", "").Replace(jobConfig),
+		table:  yantraTable{},
+	}}
+	loggedJobs = jobRelay{embedded{
+		label:    outriderName + "-own",
+		settings: "package outrider with its own table and type: river; all else by default",
+		config:   strings.NewReplacer("{source}", "", "{route}", ", start: beginning").Replace(jobConfig),
+		table:    ownTable{},
+	}}
+)
 
 // jobConfig has River's tables beside the outbox.
 const jobConfig = `

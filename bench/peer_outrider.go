@@ -92,7 +92,14 @@ func (e embedded) about() string                                  { return e.set
 func (e embedded) rewind(ctx context.Context, db *pgx.Conn) error { return e.table.rewind(ctx, db) }
 func (e embedded) empty() string                                  { return e.table.empty() }
 func (e embedded) backlog() string                                { return e.table.backlog() }
+func (e embedded) insert() string                                 { return e.table.insert() }
 func (e embedded) verify(ctx context.Context, db *pgx.Conn) error { return e.table.verify(ctx, db) }
+
+// as returns the same Outrider with a name of its own.
+func (e embedded) as(way string) embedded {
+	e.label = outriderName + "-" + way
+	return e
+}
 
 // parse fills in the job. A dollar sign would begin a variable.
 func (e embedded) parse(j job) (*outrider.Config, error) {
@@ -112,8 +119,13 @@ func (e embedded) parse(j job) (*outrider.Config, error) {
 	return outrider.ParseConfig("bench", []byte(text))
 }
 
-func (e embedded) create(ctx context.Context, db *pgx.Conn, j job) error {
-	cfg, err := e.parse(j)
+// parseFor is for what depends only on the peer's database.
+func (e embedded) parseFor(db *pgx.Conn) (*outrider.Config, error) {
+	return e.parse(job{Postgres: db.Config().ConnString(), Brokers: []string{"127.0.0.1:1"}, Topic: "none", URL: "http://127.0.0.1:1"})
+}
+
+func (e embedded) create(ctx context.Context, db *pgx.Conn) error {
+	cfg, err := e.parseFor(db)
 	if err != nil {
 		return err
 	}

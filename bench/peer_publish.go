@@ -67,9 +67,9 @@ func (p publishing) name() string  { return p.label }
 func (p publishing) about() string { return p.settings }
 
 // The rest of [peer] is about a backlog, of which there is none.
-func (publishing) create(context.Context, *pgx.Conn, job) error { return nil }
-func (publishing) rewind(context.Context, *pgx.Conn) error      { return nil }
-func (publishing) backlog() string                              { return "SELECT '', '' WHERE false" }
+func (publishing) create(context.Context, *pgx.Conn) error { return nil }
+func (publishing) rewind(context.Context, *pgx.Conn) error { return nil }
+func (publishing) backlog() string                         { return "SELECT '', '' WHERE false" }
 func (publishing) relay(context.Context, job) error {
 	return errors.New("it relays nothing")
 }

@@ -41,8 +41,8 @@ func (riverQueue) about() string {
 }
 
 // create inserts the jobs with River itself and keeps a copy.
-func (riverQueue) create(ctx context.Context, db *pgx.Conn, j job) error {
-	pool, err := riverTables(ctx, db, j)
+func (riverQueue) create(ctx context.Context, db *pgx.Conn) error {
+	pool, err := riverTables(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -55,19 +55,19 @@ func (riverQueue) create(ctx context.Context, db *pgx.Conn, j job) error {
 }
 
 // riverTables makes River's tables and keeps the backlog, of which jobs are made.
-func riverTables(ctx context.Context, db *pgx.Conn, j job) (*pgxpool.Pool, error) {
+func riverTables(ctx context.Context, db *pgx.Conn) (*pgxpool.Pool, error) {
 	if err := keepEvents(ctx, db); err != nil {
 		return nil, err
 	}
 	if _, err := db.Exec(ctx, "DROP TABLE "+eventTable+"; CREATE TABLE "+jobProgress+" (done bigint NOT NULL)"); err != nil {
 		return nil, err
 	}
-	return riverMigrated(ctx, j)
+	return riverMigrated(ctx, db.Config().ConnString())
 }
 
 // riverMigrated connects to the database and makes River's tables.
-func riverMigrated(ctx context.Context, j job) (*pgxpool.Pool, error) {
-	pool, err := riverConnect(ctx, j)
+func riverMigrated(ctx context.Context, postgres string) (*pgxpool.Pool, error) {
+	pool, err := riverConnect(ctx, postgres)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (riverQueue) backlog() string {
 }
 
 func (riverQueue) relay(ctx context.Context, j job) error {
-	pool, err := riverConnect(ctx, j)
+	pool, err := riverConnect(ctx, j.Postgres)
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (riverQueue) relay(ctx context.Context, j job) error {
 }
 
 // riverConnect opens the pool that River's client has.
-func riverConnect(ctx context.Context, j job) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(j.Postgres)
+func riverConnect(ctx context.Context, postgres string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(postgres)
 	if err != nil {
 		return nil, err // pgx leaves the password out
 	}

@@ -37,8 +37,8 @@ func (riverInsert) about() string {
 	return fmt.Sprintf("River inserts the jobs with InsertManyFast, %d in a transaction, on %d connections", riverBatch, riverInserters)
 }
 
-func (riverInsert) create(ctx context.Context, db *pgx.Conn, j job) error {
-	pool, err := riverTables(ctx, db, j)
+func (riverInsert) create(ctx context.Context, db *pgx.Conn) error {
+	pool, err := riverTables(ctx, db)
 	if err == nil {
 		pool.Close()
 	}
@@ -53,7 +53,7 @@ func (riverInsert) rewind(ctx context.Context, db *pgx.Conn) error {
 }
 
 func (riverInsert) relay(ctx context.Context, j job) error {
-	pool, err := riverConnect(ctx, j)
+	pool, err := riverConnect(ctx, j.Postgres)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (stock) about() string {
 		"watermill-kafka Publisher (acks all, idempotent)", stockBatch)
 }
 
-func (stock) create(ctx context.Context, db *pgx.Conn, _ job) error {
+func (stock) create(ctx context.Context, db *pgx.Conn) error {
 	for _, q := range append(sql.DefaultPostgreSQLSchema{}.SchemaInitializingQueries(stockTopic),
 		sql.DefaultPostgreSQLOffsetsAdapter{}.SchemaInitializingQueries(stockTopic)...) {
 		if _, err := db.Exec(ctx, q.Query, q.Args...); err != nil {

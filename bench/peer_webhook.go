@@ -147,7 +147,7 @@ func (h *hook) header(signer *webhookSigner) http.Header {
 	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 	values := []string{h.id, timestamp, signer.sign(h.id, timestamp, h.payload), h.id, h.kind, h.position, "hooks/00", "application/json", "bench"}
 	header := make(http.Header, len(values))
-	for i, name := range [...]string{webhookID, webhookTimestamp, webhookSignature, "Idempotency-Key", "Outrider-Type",
+	for i, name := range [...]string{"webhook-id", "webhook-timestamp", "webhook-signature", "Idempotency-Key", "Outrider-Type",
 		"Outrider-Position", "Outrider-Lane", "Content-Type", "User-Agent"} {
 		header[name] = values[i : i+1 : i+1]
 	}

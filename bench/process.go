@@ -91,9 +91,6 @@ func (p *process) stop() (usage, error) {
 	return usage{cpu: state.UserTime() + state.SystemTime() - first.CPU, peak: last.PeakBytes}, nil
 }
 
-// warmLimit is how long a relay may take to become warm.
-const warmLimit = 5 * time.Minute
-
 // awaitWarm returns when the relay has said that it is warm; its clock starts
 // then.
 func (p *process) awaitWarm(ctx context.Context) error {

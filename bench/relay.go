@@ -91,3 +91,23 @@ func profile(file string) (stop func() error, err error) {
 		return f.Close()
 	}, nil
 }
+
+// warming is a peer whose work is done by another program, which is slow to start
+// and slow until it has run for a while, as programs on a JVM are.
+type warming interface {
+	// warms reports whether the peer's clock starts when the program is warm. If not,
+	// it starts with the process, like everybody's.
+	warms() bool
+
+	// warmRelay is relay. If the peer warms it calls warm once, with the id of the
+	// program's process, when the program has delivered enough that does not count;
+	// what counts comes right behind it. It returns the most memory that the program
+	// had resident, in bytes, 0 where the system does not tell.
+	warmRelay(ctx context.Context, j job, warm func(pid int) error) (peak int64, err error)
+}
+
+// warms reports whether a peer's clock starts when it is warm.
+func warms(p peer) bool {
+	w, ok := p.(warming)
+	return ok && w.warms()
+}

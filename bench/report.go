@@ -39,10 +39,7 @@ func (s *sample) figure(name string, value float64) {
 }
 
 // timed notes how long messages took.
-func (s *sample) timed(delays []delay) {
-	s.p50 = time.Duration(quantile(delays, 0.5) * float64(time.Millisecond))
-	s.p99 = time.Duration(quantile(delays, 0.99) * float64(time.Millisecond))
-}
+func (s *sample) timed(delays delayTimes) { s.p50, s.p99 = delays.quantile(0.5), delays.quantile(0.99) }
 
 func newSample(rows int, elapsed time.Duration, used usage) sample {
 	return sample{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"time"
 
@@ -13,10 +12,6 @@ import (
 )
 
 const (
-	// watchInterval is how often a receiver is asked what has come. For topics it
-	// is the error of a run's time, and little enough work for the broker.
-	watchInterval = 25 * time.Millisecond
-
 	// progressInterval is how often a run that continues says so.
 	progressInterval = 5 * time.Second
 
@@ -100,9 +95,14 @@ func (b *bench) host(ctx context.Context, sc *scenario) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := *b.servers
-	s.postgres, err = url.Parse(address)
-	return &s, err
+	return b.servers.with(address)
+}
+
+// demanding is a peer that needs more than PostgreSQL and Kafka as they are.
+type demanding interface {
+	// provide gets what the peer needs, which may take minutes the first time. An
+	// error says why the peer cannot run here: the run continues without it.
+	provide(ctx context.Context, s *servers, say func(format string, args ...any)) error
 }
 
 // available leaves out the entries of peers that cannot run here, and says why.

@@ -84,6 +84,16 @@ func scenarioNamed(name string) *scenario {
 	return scenarios[i]
 }
 
+// peerNamed returns nil for an unknown name.
+func (sc *scenario) peerNamed(name string) peer {
+	for _, p := range sc.peers {
+		if p.name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
 // selected returns the entries whose peers -peers names.
 func (sc *scenario) selected(o *options) []entry {
 	return slices.DeleteFunc(sc.entries(o), func(e entry) bool { return !slices.Contains(o.peers, peerKind(e.peer)) })

@@ -97,7 +97,7 @@ func (l laden) rewind(ctx context.Context, db *pgx.Conn) (err error) {
 	if err := l.embedded.rewind(ctx, db); err != nil || l.retained == 0 {
 		return err
 	}
-	cfg, err := l.parse(nowhere(db.Config().ConnString()))
+	cfg, err := l.parseFor(db)
 	if err != nil {
 		return err
 	}

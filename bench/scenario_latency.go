@@ -12,12 +12,6 @@ var (
 	topicWay = toKafka.as("kafka")
 )
 
-// as returns the same Outrider with a name of its own.
-func (e embedded) as(way string) embedded {
-	e.label = outriderName + "-" + way
-	return e
-}
-
 // delayScenario measures how long messages take when there is time.
 var delayScenario = &scenario{
 	name:  "latency",
@@ -57,7 +51,7 @@ func compareDelay(results []result) []string {
 	var out []string
 	for _, ours := range results {
 		for _, theirs := range results {
-			if ours.Peer == topicWay.name() && (theirs.Peer == promptly.name() || theirs.Peer == (debezium{}).name()) && ours.With == theirs.With {
+			if ours.Peer == topicWay.name() && (theirs.Peer == promptly.name() || theirs.Peer == promptDebezium.name()) && ours.With == theirs.With {
 				out = append(out, fmt.Sprintf("%s at %s has %.0f%% of %s's p50, and %.0f%% of its p99.",
 					ours.Peer, ours.With, 100*ours.P50/theirs.P50, theirs.Peer, 100*ours.P99/theirs.P99))
 			}
@@ -73,8 +67,6 @@ type publisher interface {
 	// insert is a statement that publishes one message: $1 id, $2 group, $3 payload.
 	insert() string
 }
-
-func (e embedded) insert() string { return e.table.insert() }
 
 // delayEntry is one way at so many messages per second.
 func delayEntry(o *options, p publisher, to sink, rate int) entry {

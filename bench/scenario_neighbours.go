@@ -18,10 +18,10 @@ const (
 
 // twoRoutes is Outrider with a route for most groups and another one for a tenth
 // of them, each to a destination of its own.
-var twoRoutes = embedded{
-	label:    outriderName,
-	settings: "package outrider, own table, two routes to two webhooks with the default settings",
-	config: `
+var twoRoutes = func() embedded {
+	e := toWebhook
+	e.settings = "package outrider, own table, two routes to two webhooks with the default settings"
+	e.config = `
 admin: {listen: "127.0.0.1:0"}
 drain_timeout: 2s
 sources: {app: {type: postgres, url: {postgres}}}
@@ -31,9 +31,9 @@ destinations:
 routes:
   orders: {from: app, to: partner, start: beginning, match: {types: ["order.*"]}}
   others: {from: app, to: other, start: beginning, match: {types: ["other.*"]}}
-`,
-	table: ownTable{},
-}
+`
+	return e
+}()
 
 // mixedRows writes messages of both types.
 var mixedRows = strings.Replace(ownRows, "'order.created'",
@@ -70,11 +70,11 @@ var neighbourScenario = &scenario{
 		for _, rate := range []int{neighbourRate, 0} {
 			for _, t := range troubles {
 				e := entry{peer: twoRoutes, sink: endpoint{path: hookPath, read: webhooks{}, manners: t.manners}, rows: neighbourRows(o), groups: neighbourGroups(o),
-					with: "backlog, " + t.name, flow: &flowSpec{per: commitRows, insert: mixedRows}}
+					with: "backlog, " + t.name, flow: &flowSpec{per: commitRows, insert: mixedRows, uncounted: t.affects}}
 				if rate > 0 {
 					lead := min(neighbourLead, o.duration)
 					e.rows, e.with = max(int(float64(rate)*(o.duration+lead).Seconds()), 1), fmt.Sprintf("%d msgs/s, %s", rate, t.name)
-					e.flow = &flowSpec{rate: rate, per: 1, insert: mixedRows, lead: lead}
+					e.flow = &flowSpec{rate: rate, per: 1, insert: mixedRows, lead: lead, uncounted: t.affects}
 				}
 				out = append(out, e)
 			}
@@ -124,19 +124,13 @@ func compareNeighbours(results []result) []string {
 // measureNeighbours delivers at a rate, or a backlog that is there when the relay
 // starts, and counts those that trouble does not affect.
 func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err error) {
-	server, ok := st.sink.(endpoint)
-	if !ok {
-		return s, fmt.Errorf("%s has no receiver that can hang", st)
-	}
-	affects := server.affects()
 	f, to, err := b.openFlow(ctx, st)
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, to.close()) }()
-	f.uncounted = affects
 	others := f.expected()
-	if f.rate == 0 {
+	if st.flow.rate == 0 {
 		if err := f.write(ctx, st.postgres); err != nil {
 			return s, err
 		}
@@ -150,37 +144,27 @@ func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err
 		p.kill()
 		return s, err
 	}
-	if h, ok := to.(*flowServer); ok {
+	if h, ok := to.(interface{ release() }); ok {
 		h.release()
 	}
 	used, err := p.stop()
 	if err != nil {
 		return s, err
 	}
-	if err := f.verify(affects); err != nil {
+	if err := f.verify(); err != nil {
 		return s, fmt.Errorf("the run does not count: %w", err)
 	}
 	s = newSample(others, elapsed, used)
-	s.timed(f.delays(affects))
+	s.timed(f.delays())
 	return s, nil
 }
 
 // deliver returns how long it took until the others had arrived: from the start
 // of the relay when they were there before it.
 func (b *bench) deliver(ctx context.Context, st *stage, p *process, f *flow, to receiver, others int) (time.Duration, error) {
-	if f.rate > 0 {
+	if st.flow.rate > 0 {
 		return b.through(ctx, st, p, f, to, others, look{})
 	}
 	last, err := b.watch(ctx, p, to, others)
 	return last.Sub(p.began), err
-}
-
-// affects returns those that are affected by what the endpoint does.
-func (e endpoint) affects() func(group int) bool {
-	for _, t := range troubles {
-		if t.manners == e.manners {
-			return t.affects
-		}
-	}
-	return everybody
 }

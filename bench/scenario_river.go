@@ -13,8 +13,8 @@ var riverScenario = &scenario{
 	peers: []peer{riverQueue{}, riverInsert{}, fastItems},
 	entries: func(o *options) []entry {
 		return []entry{
-			{peer: riverInsert{}, sink: jobs{"available", o.items}, rows: o.items, groups: itemGroups, with: "inserted"},
-			{peer: riverQueue{}, sink: jobs{"completed", o.items}, rows: o.items, groups: itemGroups, with: "worked, the work is nothing"},
+			{peer: riverInsert{}, sink: jobs{state: "available", rows: o.items}, rows: o.items, groups: itemGroups, with: "inserted"},
+			{peer: riverQueue{}, sink: jobs{state: "completed", rows: o.items}, rows: o.items, groups: itemGroups, with: "worked, the work is nothing"},
 			{peer: fastItems, sink: endpoint{path: itemPath, read: batches{}}, rows: o.items, groups: itemGroups, with: "delivered by HTTP in order"},
 		}
 	},

@@ -141,8 +141,8 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 	defer func() { err = errors.Join(err, holder.Close(context.WithoutCancel(ctx))) }()
 	c := &costs{kinds: peer.kinds, db: st.db, flow: f}
 	held := -1 // the look at which the snapshot was taken
-	s, err = b.runFlow(ctx, st, f, to, look{every: min(heldLook, f.lead/4), take: func(ctx context.Context, at time.Duration) error {
-		if err := c.take(ctx, at); err != nil || held >= 0 || at < f.lead {
+	s, err = b.runFlow(ctx, st, f, to, look{every: min(heldLook, st.flow.lead/4), take: func(ctx context.Context, at time.Duration) error {
+		if err := c.take(ctx, at); err != nil || held >= 0 || at < st.flow.lead {
 			return err
 		}
 		held = len(c.looks) - 1
@@ -154,7 +154,7 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 	}
 	// Once more when the relay has ended: what it had yet to read and to settle
 	// when the last message was written belongs to these messages.
-	if err := c.take(ctx, time.Duration(f.now()-f.begun.Load())); err != nil {
+	if err := c.take(ctx, f.elapsed()); err != nil {
 		return s, err
 	}
 	if held < 1 || held+2 > len(c.looks)-1 {

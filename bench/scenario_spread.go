@@ -115,12 +115,12 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 	}
 	s.figure("instances with lanes", float64(owners))
 	s.figure("spread within (ms)", milliseconds(time.Since(begin)))
-	part := int(spreadPart * float64(f.rows))
+	part := int(spreadPart * float64(st.rows))
 	elapsed, err := b.through(ctx, st, relays[0], f, to, part, look{})
 	if err != nil {
 		return s, err
 	}
-	if _, err := b.watch(ctx, relays[0], to, f.rows); err != nil {
+	if _, err := b.watch(ctx, relays[0], to, st.rows); err != nil {
 		return s, err
 	}
 	var used usage
@@ -131,10 +131,10 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 		}
 		used.cpu, used.peak = used.cpu+one.cpu, max(used.peak, one.peak)
 	}
-	if err := f.verify(everybody); err != nil {
+	if err := f.verify(); err != nil {
 		return s, fmt.Errorf("the run does not count: %w", err)
 	}
-	whole := newSample(f.rows, elapsed, used)
+	whole := newSample(st.rows, elapsed, used)
 	whole.rate = float64(part) / elapsed.Seconds()
 	whole.figures = s.figures
 	return whole, nil

@@ -103,8 +103,8 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 	if err != nil {
 		return s, err
 	}
-	delays := f.delays(everybody)
-	half, tail := f.overTime("p50", delays, 0.5, time.Second), f.overTime("p99", delays, 0.99, time.Second)
+	delays := f.delays()
+	half, tail := overTime("p50", delays, 0.5), overTime("p99", delays, 0.99)
 	worst := 0.0
 	for _, p := range tail.Points {
 		worst = max(worst, p[1])
@@ -114,4 +114,13 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 	s.figure("size at the end (MiB)", now)
 	s.curves = []curve{half, tail, table, indexes}
 	return s, nil
+}
+
+// overTime is a quantile of the delays for each second in which messages were committed.
+func overTime(name string, delays delayTimes, share float64) curve {
+	c := curve{Name: name}
+	delays.overTime(share, time.Second, func(since, took time.Duration) {
+		c.Points = append(c.Points, point{since.Seconds(), milliseconds(took)})
+	})
+	return c
 }

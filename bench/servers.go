@@ -96,7 +96,7 @@ func (s *servers) createDatabase(ctx context.Context) (string, func() error, err
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		// A relay that was killed may have left a slot.
-		err := s.on(ctx, u.String(), dropSlots)
+		err := onURL(ctx, u.String(), dropSlots)
 		if err := errors.Join(err, s.execOn(ctx, "DROP DATABASE "+name+" WITH (FORCE)")); err != nil {
 			return fmt.Errorf("drop database %s: %w", name, err)
 		}
@@ -129,14 +129,26 @@ func dropSlots(ctx context.Context, db *pgx.Conn) error {
 
 // execOn runs a statement in the database that the environment names.
 func (s *servers) execOn(ctx context.Context, statement string) error {
-	return s.on(ctx, s.postgres.String(), func(ctx context.Context, db *pgx.Conn) error {
+	return s.on(ctx, func(ctx context.Context, db *pgx.Conn) error {
 		_, err := db.Exec(ctx, statement)
 		return err
 	})
 }
 
-// on connects to a database for what do does there.
-func (*servers) on(ctx context.Context, url string, do func(ctx context.Context, db *pgx.Conn) error) error {
+// on connects to the database that the environment names, for what do does there.
+func (s *servers) on(ctx context.Context, do func(ctx context.Context, db *pgx.Conn) error) error {
+	return onURL(ctx, s.postgres.String(), do)
+}
+
+// with returns the same servers, but for PostgreSQL.
+func (s *servers) with(postgres string) (*servers, error) {
+	other := *s
+	var err error
+	other.postgres, err = url.Parse(postgres)
+	return &other, err
+}
+
+func onURL(ctx context.Context, url string, do func(ctx context.Context, db *pgx.Conn) error) error {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err

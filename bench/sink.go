@@ -5,6 +5,21 @@ import (
 	"time"
 )
 
+// job is where a relay finds its backlog, and where that goes.
+type job struct {
+	Scenario string   `json:"scenario"`
+	Peer     string   `json:"peer"`
+	Postgres string   `json:"postgres"` // URL of the peer's database
+	Brokers  []string `json:"brokers"`
+	Topic    string   `json:"topic"`   // to Kafka
+	URL      string   `json:"url"`     // to an HTTP receiver
+	Profile  string   `json:"profile"` // file for a CPU profile; empty: none
+}
+
+// watchInterval is how often a receiver is asked what has come. For topics it
+// is the error of a run's time, and little enough work for the broker.
+const watchInterval = 25 * time.Millisecond
+
 // sink is a kind of place where messages go.
 type sink interface {
 	// open makes an empty one, for one run.

@@ -58,7 +58,7 @@ func (st *stage) fill(ctx context.Context) (err error) {
 	if err := writeEvents(ctx, st.db, events, st.groups, st.payload); err != nil {
 		return err
 	}
-	if err := st.peer.create(ctx, st.db, nowhere(st.postgres)); err != nil {
+	if err := st.peer.create(ctx, st.db); err != nil {
 		return err
 	}
 	if loads {
@@ -80,7 +80,8 @@ func (st *stage) expect(ctx context.Context, backlog int) error {
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() {
+	n := 0
+	for ; rows.Next(); n++ {
 		v := rows.RawValues()
 		if err := st.check.expect(v[0], v[1]); err != nil {
 			return err
@@ -89,7 +90,7 @@ func (st *stage) expect(ctx context.Context, backlog int) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	if n := len(st.check.rows); n != backlog {
+	if n != backlog {
 		return fmt.Errorf("the table has %d rows instead of %d", n, backlog)
 	}
 	return nil
@@ -110,10 +111,8 @@ func (st *stage) examine(ctx context.Context, to receiver) error {
 	if err := to.examine(ctx, st.check); err != nil {
 		return err
 	}
-	if _, ok := st.peer.(disorderly); ok {
-		st.check.tally.OutOfOrder = 0
-	}
-	err := st.check.tally.err()
+	_, unordered := st.peer.(disorderly)
+	err := st.check.err(unordered)
 	if v, ok := st.peer.(verifier); ok && err == nil {
 		err = v.verify(ctx, st.db)
 	}
@@ -135,3 +134,25 @@ func (st *stage) close() error {
 	}
 	return err
 }
+
+// loading is a peer that fills its own table, which is faster than by way of
+// [eventTable].
+type loading interface {
+	load(ctx context.Context, db *pgx.Conn, e entry, size int) error
+}
+
+// verifier is a peer whose table shows afterwards the outcome of the rows.
+type verifier interface {
+	// verify returns an error unless the table says of every row that it was
+	// delivered.
+	verify(ctx context.Context, db *pgx.Conn) error
+}
+
+// cleaning is a peer that has made more than the stage's database, which has an URL.
+type cleaning interface {
+	clean(ctx context.Context, postgres string) error
+}
+
+// disorderly is a peer that does not keep the order within groups: its runs
+// count although messages came out of order.
+type disorderly interface{ disorderly() }

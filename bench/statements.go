@@ -34,7 +34,7 @@ var (
 
 // provide asks whether the server counts statements.
 func (counted) provide(ctx context.Context, s *servers, _ func(string, ...any)) error {
-	return s.on(ctx, s.postgres.String(), func(ctx context.Context, db *pgx.Conn) error {
+	return s.on(ctx, func(ctx context.Context, db *pgx.Conn) error {
 		var libraries string
 		if err := db.QueryRow(ctx, "SHOW shared_preload_libraries").Scan(&libraries); err != nil {
 			return err
@@ -46,8 +46,8 @@ func (counted) provide(ctx context.Context, s *servers, _ func(string, ...any)) 
 	})
 }
 
-func (c counted) create(ctx context.Context, db *pgx.Conn, j job) error {
-	if err := c.embedded.create(ctx, db, j); err != nil {
+func (c counted) create(ctx context.Context, db *pgx.Conn) error {
+	if err := c.embedded.create(ctx, db); err != nil {
 		return err
 	}
 	_, err := db.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")

@@ -142,7 +142,7 @@ func (f storedFloor) about() string {
 
 func (storedFloor) disorderly() {}
 
-func (f storedFloor) create(ctx context.Context, db *pgx.Conn, _ job) error {
+func (f storedFloor) create(ctx context.Context, db *pgx.Conn) error {
 	name := db.Config().Database
 	if err := f.store.make(ctx, name); err != nil {
 		return err
@@ -165,11 +165,11 @@ type storedRelay struct {
 	storedItems
 }
 
-func (r storedRelay) create(ctx context.Context, db *pgx.Conn, j job) error {
+func (r storedRelay) create(ctx context.Context, db *pgx.Conn) error {
 	if err := r.store.make(ctx, db.Config().Database); err != nil {
 		return err
 	}
-	return r.embedded.create(ctx, db, j)
+	return r.embedded.create(ctx, db)
 }
 
 // rewind, backlog and empty are those of the embedded relay.

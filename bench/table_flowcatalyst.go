@@ -11,9 +11,6 @@ import (
 // backlog is written again for every run.
 type itemTable struct{}
 
-// itemBacklog keeps what the table is filled with.
-const itemBacklog = "bench_backlog"
-
 func (t itemTable) fill(ctx context.Context, db *pgx.Conn) error {
 	if err := keepEvents(ctx, db); err != nil {
 		return err
