@@ -200,7 +200,7 @@ func TestRunsBeginAnew(t *testing.T) {
 
 // garbling is a floor whose table changes a row after the harness has looked at
 // it, so that the record that arrives is not the one expected.
-type garbling struct{ floor }
+type garbling struct{ peer }
 
 func (garbling) rewind(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, `TRUNCATE bench_cursor; INSERT INTO bench_cursor VALUES (0);
@@ -210,7 +210,7 @@ func (garbling) rewind(ctx context.Context, db *pgx.Conn) error {
 
 func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 	t.Parallel()
-	err := measureOnce(t, drainScenario, entry{peer: garbling{}, sink: topic{}, rows: 100, groups: 10})
+	err := measureOnce(t, drainScenario, entry{peer: garbling{Floor}, sink: topic{}, rows: 100, groups: 10})
 	if err == nil || !strings.Contains(err.Error(), "of 100 records: lost 1, duplicates 0, out of order 0, foreign 1") {
 		t.Errorf("got %v", err)
 	}
@@ -218,18 +218,20 @@ func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 
 // unsettling is a floor whose table the harness finds with one row that nobody
 // settled.
-type unsettling struct{ itemFloor }
+type unsettling struct{ peer }
 
-func (u unsettling) verify(ctx context.Context, db *pgx.Conn) error {
+func (unsettling) disorderly() {}
+
+func (unsettling) verify(ctx context.Context, db *pgx.Conn) error {
 	if _, err := db.Exec(ctx, "UPDATE outbox_events SET status = 'PROCESSING' WHERE id = lpad('7', 13, '0')"); err != nil {
 		return err
 	}
-	return u.itemFloor.verify(ctx, db)
+	return ItemFloor.verify(ctx, db)
 }
 
 func TestARunThatIsNotSettledDoesNotCount(t *testing.T) {
 	t.Parallel()
-	err := measureOnce(t, itemScenario, itemEntry(unsettling{}, 500, 0))
+	err := measureOnce(t, itemScenario, itemEntry(unsettling{ItemFloor}, 500, 0))
 	if err == nil || !strings.Contains(err.Error(), "1 rows of outbox_events are not marked as delivered") {
 		t.Errorf("got %v", err)
 	}

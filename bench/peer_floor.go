@@ -27,6 +27,9 @@ type floor struct {
 	rows  int           // of a read; 0: floorPage
 }
 
+// Floor is the floor of the drain.
+var Floor = floor{}
+
 const (
 	floorTable    = "bench_floor"
 	floorPage     = 10_000 // rows of a read; 2,000 to 20,000 were tried, and this was fastest

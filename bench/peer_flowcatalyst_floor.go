@@ -14,6 +14,9 @@ import (
 // meanwhile. There is no order, no retry and no way back for what fails.
 type itemFloor struct{ itemTable }
 
+// ItemFloor is that floor.
+var ItemFloor = itemFloor{}
+
 func (itemFloor) name() string { return "floor" }
 
 func (itemFloor) about() string {

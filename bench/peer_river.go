@@ -21,6 +21,9 @@ import (
 // measured is the queue; River promises no order.
 type riverQueue struct{}
 
+// River is that peer.
+var River = riverQueue{}
+
 const (
 	riverWorkers = 10_000 // MaxWorkers, which is also the most jobs of one fetch; with 100 and 1,000 it was slower
 	riverPool    = 10     // connections

@@ -17,6 +17,9 @@ import (
 // costs at most, as nothing else is committed with them.
 type riverInsert struct{ riverQueue }
 
+// RiverInsert is that peer.
+var RiverInsert = riverInsert{}
+
 const (
 	riverBatch     = 1000 // jobs of one InsertManyFast
 	riverInserters = 4    // connections that insert; with 1 and 2 it was slower

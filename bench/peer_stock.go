@@ -22,6 +22,9 @@ import (
 // stock is the pipeline that Watermill's own parts make.
 type stock struct{}
 
+// Stock is that pipeline.
+var Stock = stock{}
+
 const (
 	// stockTopic is the topic in watermill-sql's sense: part of a table's name.
 	stockTopic = "events"

@@ -40,6 +40,9 @@ routes: {hooks: {from: app, to: partner, start: beginning}}
 // requests: pages of the floor's table, in no order.
 type hookFloor struct{ floor }
 
+// HookFloor is that floor.
+var HookFloor = hookFloor{}
+
 func (hookFloor) about() string {
 	return fmt.Sprintf("SELECT ... WHERE position > $1 ORDER BY position LIMIT %d with pgx, and POSTs with the same headers, "+
 		"signature included, on %d connections; the cursor is stored after each page; keeps no order and retries nothing", floorPage, hookRequests)

@@ -14,7 +14,7 @@ import (
 
 // absent is a floor that lacks something.
 type absent struct {
-	floor
+	peer
 	asked *int
 }
 
@@ -28,11 +28,11 @@ func (a absent) provide(context.Context, *servers, func(string, ...any)) error {
 func TestTheRunGoesOnWithoutAPeerThatIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	var asked int
-	a := absent{asked: &asked}
+	a := absent{Floor, &asked}
 	b := &bench{options: &options{}, progress: io.Discard}
 	for range 2 { // of two scenarios
-		able, missing := b.available(t.Context(), []entry{{peer: a, rows: 1}, {peer: floor{}}, {peer: a, rows: 2}})
-		if len(able) != 1 || able[0].peer != (floor{}) {
+		able, missing := b.available(t.Context(), []entry{{peer: a, rows: 1}, {peer: Floor}, {peer: a, rows: 2}})
+		if len(able) != 1 || able[0].peer != Floor {
 			t.Errorf("able are %v", able)
 		}
 		if !slices.Equal(missing, []string{"absent is not available here: no such jar"}) {
@@ -46,7 +46,7 @@ func TestTheRunGoesOnWithoutAPeerThatIsNotAvailable(t *testing.T) {
 
 // warmingFloor is a floor that says that it is warm, and works with a process that
 // has used time.
-type warmingFloor struct{ floor }
+type warmingFloor struct{ peer }
 
 func (warmingFloor) warms() bool { return true }
 
@@ -57,7 +57,7 @@ func (warmingFloor) warmRelay(_ context.Context, _ job, warm func(pid int) error
 func TestWhatWarmsIsNotCounted(t *testing.T) {
 	t.Parallel()
 	said := notices{warm: make(chan struct{})}
-	peak, err := relayPeer(t.Context(), warmingFloor{}, job{}, json.NewEncoder(&said))
+	peak, err := relayPeer(t.Context(), warmingFloor{Floor}, job{}, json.NewEncoder(&said))
 	if err != nil || peak != 7<<20 {
 		t.Errorf("peak %d, %v", peak, err)
 	}

@@ -50,13 +50,13 @@ var drainScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},
-	peers: []peer{floor{}, toKafka, chained(), stock{}, coldDebezium, fastDebezium},
+	peers: []peer{Floor, toKafka, chained(), Stock, coldDebezium, fastDebezium},
 	entries: func(o *options) []entry {
 		entries := []entry{
-			{peer: floor{}, sink: topic{}, rows: o.rows, groups: o.groups},
+			{peer: Floor, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: chained(), sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: stock{}, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
+			{peer: Stock, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
 			{peer: coldDebezium, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: fastDebezium, sink: topic{}, rows: o.rows, groups: o.groups, with: warmed},
 		}
@@ -108,7 +108,7 @@ func compare(results []result) []string {
 		}
 		return &results[i]
 	}
-	ours, theirs := find(outriderName, ""), find(stock{}.name(), "")
+	ours, theirs := find(outriderName, ""), find(Stock.name(), "")
 	out := compareFloor(results)
 	for _, c := range []struct {
 		ours, log *result
@@ -138,7 +138,7 @@ func compareFloor(results []result) []string {
 	var out []string
 	for _, ours := range results {
 		for _, least := range results {
-			if ours.Peer != outriderName && ours.Peer != chainsName || least.Peer != (floor{}).name() || ours.With != least.With || ours.Rows != least.Rows {
+			if ours.Peer != outriderName && ours.Peer != chainsName || least.Peer != Floor.name() || ours.With != least.With || ours.Rows != least.Rows {
 				continue
 			}
 			of := ""

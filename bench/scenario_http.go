@@ -13,12 +13,12 @@ var itemScenario = &scenario{
 		return fmt.Sprintf("FlowCatalyst's table to its HTTP API: items of %d bytes of JSON, %d groups, at most %d items of one group in a request",
 			o.payload, itemGroups, itemRequest)
 	},
-	peers: []peer{itemFloor{}, fastItems, plainItems},
+	peers: []peer{ItemFloor, fastItems, plainItems},
 	entries: func(o *options) []entry {
 		var out []entry
 		for _, rows := range []int{max(o.items/10, 1), o.items} {
 			for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
-				for _, p := range []peer{itemFloor{}, fastItems} {
+				for _, p := range []peer{ItemFloor, fastItems} {
 					out = append(out, itemEntry(p, rows, delay))
 				}
 			}
@@ -76,10 +76,10 @@ var hookScenario = &scenario{
 		return fmt.Sprintf("Own table to signed webhooks: %d rows of %d bytes of JSON, %d groups, %d connections",
 			o.hooks, o.payload, o.groups, hookRequests)
 	},
-	peers: []peer{hookFloor{}, toWebhook},
+	peers: []peer{HookFloor, toWebhook},
 	entries: func(o *options) []entry {
 		var out []entry
-		for _, p := range []peer{hookFloor{}, toWebhook} {
+		for _, p := range []peer{HookFloor, toWebhook} {
 			out = append(out, entry{peer: p, sink: endpoint{path: hookPath, read: webhooks{}}, rows: o.hooks, groups: o.groups})
 		}
 		return out

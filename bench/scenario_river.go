@@ -10,11 +10,11 @@ var riverScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Queues in PostgreSQL: River's jobs and FlowCatalyst's items of %d bytes of JSON", o.payload)
 	},
-	peers: []peer{riverQueue{}, riverInsert{}, fastItems},
+	peers: []peer{River, RiverInsert, fastItems},
 	entries: func(o *options) []entry {
 		return []entry{
-			{peer: riverInsert{}, sink: jobs{state: "available", rows: o.items}, rows: o.items, groups: itemGroups, with: "inserted"},
-			{peer: riverQueue{}, sink: jobs{state: "completed", rows: o.items}, rows: o.items, groups: itemGroups, with: "worked, the work is nothing"},
+			{peer: RiverInsert, sink: jobs{state: "available", rows: o.items}, rows: o.items, groups: itemGroups, with: "inserted"},
+			{peer: River, sink: jobs{state: "completed", rows: o.items}, rows: o.items, groups: itemGroups, with: "worked, the work is nothing"},
 			{peer: fastItems, sink: endpoint{path: itemPath, read: batches{}}, rows: o.items, groups: itemGroups, with: "delivered by HTTP in order"},
 		}
 	},
@@ -24,7 +24,7 @@ var riverScenario = &scenario{
 		var out []string
 		for _, ours := range results {
 			for _, theirs := range results {
-				if ours.Peer == outriderName && theirs.Peer == (riverQueue{}).name() {
+				if ours.Peer == outriderName && theirs.Peer == River.name() {
 					out = append(out, fmt.Sprintf("outrider claims, delivers and completes %.1f times as many items per second as river works jobs, and uses %.1f times less "+
 						"processor time for each.", ours.Rate/theirs.Rate, theirs.CPU/ours.CPU))
 				}
