@@ -13,20 +13,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // smallServers connects to the servers of the tests.
-func smallServers(t *testing.T) *servers {
+func smallServers(t *testing.T) *measure.Servers {
 	t.Helper()
 	url := testenv.Postgres(t)
-	s, err := serversAt(url, strings.Join(testenv.Kafka(t), ","))
+	s, err := measure.ServersAt(url, strings.Join(testenv.Kafka(t), ","))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	return s
 }
 
@@ -37,7 +40,7 @@ func measureSmall(t *testing.T, entries []int, args ...string) outcome {
 	t.Helper()
 	s := smallServers(t)
 	// Debezium takes a minute: every run of `make bench` verifies what it does.
-	peers := slices.DeleteFunc(peerKinds(), func(kind string) bool { return kind == fastDebezium.name() })
+	peers := slices.DeleteFunc(peerKinds(), func(kind string) bool { return kind == peers.FastDebezium.Name() })
 	args = append([]string{"-peers", strings.Join(peers, ",")}, args...)
 	args = append(args, "-rows", "2000", "-backlog", "3000", "-stock-rows", "300", "-warmup", "0", "-groups", "50",
 		"-items", "2000", "-hooks", "1000", "-duration", "200ms", "-sustain", "1s", "-rate", "500")
@@ -139,7 +142,7 @@ func TestWhatStatementsCostIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := idleWay.provide(t.Context(), s, nil); err != nil {
+	if err := idleWay.Provide(t.Context(), s, nil); err != nil {
 		t.Skip(err)
 	}
 	// To build the program takes longer than all the rest.
@@ -200,9 +203,9 @@ func TestRunsBeginAnew(t *testing.T) {
 
 // garbling is a floor whose table changes a row after the harness has looked at
 // it, so that the record that arrives is not the one expected.
-type garbling struct{ peer }
+type garbling struct{ peers.Peer }
 
-func (garbling) rewind(ctx context.Context, db *pgx.Conn) error {
+func (garbling) Rewind(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, `TRUNCATE bench_cursor; INSERT INTO bench_cursor VALUES (0);
 		UPDATE bench_floor SET payload = '{"changed": true}' WHERE position = 7`)
 	return err
@@ -210,7 +213,7 @@ func (garbling) rewind(ctx context.Context, db *pgx.Conn) error {
 
 func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 	t.Parallel()
-	err := measureOnce(t, drainScenario, entry{peer: garbling{Floor}, sink: topic{}, rows: 100, groups: 10})
+	err := measureOnce(t, drainScenario, entry{peer: garbling{peers.Floor}, sink: measure.Topic{}, rows: 100, groups: 10})
 	if err == nil || !strings.Contains(err.Error(), "of 100 records: lost 1, duplicates 0, out of order 0, foreign 1") {
 		t.Errorf("got %v", err)
 	}
@@ -218,20 +221,20 @@ func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 
 // unsettling is a floor whose table the harness finds with one row that nobody
 // settled.
-type unsettling struct{ peer }
+type unsettling struct{ peers.Peer }
 
-func (unsettling) disorderly() {}
+func (unsettling) Disorderly() {}
 
-func (unsettling) verify(ctx context.Context, db *pgx.Conn) error {
+func (unsettling) Verify(ctx context.Context, db *pgx.Conn) error {
 	if _, err := db.Exec(ctx, "UPDATE outbox_events SET status = 'PROCESSING' WHERE id = lpad('7', 13, '0')"); err != nil {
 		return err
 	}
-	return ItemFloor.verify(ctx, db)
+	return peers.ItemFloor.Verify(ctx, db)
 }
 
 func TestARunThatIsNotSettledDoesNotCount(t *testing.T) {
 	t.Parallel()
-	err := measureOnce(t, itemScenario, itemEntry(unsettling{ItemFloor}, 500, 0))
+	err := measureOnce(t, itemScenario, itemEntry(unsettling{peers.ItemFloor}, 500, 0))
 	if err == nil || !strings.Contains(err.Error(), "1 rows of outbox_events are not marked as delivered") {
 		t.Errorf("got %v", err)
 	}
@@ -261,7 +264,7 @@ func TestARelayThatEndsIsTold(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
 	brokers := testenv.Kafka(t)
-	p, err := start(t.Context(), job{Scenario: "drain", Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)
+	p, err := start(t.Context(), measure.Job{Scenario: "drain", Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (r *report) markdown(o *outcome) string {
 	for _, p := range o.plots() {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", p.title, path.Join(plotFolder, p.file))
 	}
-	for _, part := range [][]string{o.Remarks, o.legend(), r.Machine.lines()} {
+	for _, part := range [][]string{o.Remarks, o.legend(), r.Machine.Lines()} {
 		b.WriteByte('\n')
 		for _, l := range part {
 			fmt.Fprintf(&b, "- %s\n", l)

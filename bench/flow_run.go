@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+
 	"golang.org/x/sync/errgroup"
 )
 
-// The statements that write the messages of a transaction of a [flow].
+// The statements that write the messages of a transaction of a [measure.Flow].
 const (
 	ownRows = `INSERT INTO outrider_outbox (id, type, message_group, payload, occurred_at)
 		SELECT id, 'order.created', name, payload::json, now() FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
@@ -18,22 +20,22 @@ const (
 
 // emptying is a peer from whose tables everything can be taken.
 type emptying interface {
-	// empty is a statement that takes it out, with the state of the relay.
-	empty() string
+	// Empty is a statement that takes it out, with the state of the relay.
+	Empty() string
 }
 
 // openFlow empties the stage's tables and opens a new receiver.
-func (b *bench) openFlow(ctx context.Context, st *stage) (*flow, receiver, error) {
-	sink, ok := st.sink.(flowSink)
+func (b *bench) openFlow(ctx context.Context, st *stage) (*measure.Flow, measure.Receiver, error) {
+	sink, ok := st.sink.(measure.FlowSink)
 	tables, can := st.peer.(emptying)
 	if !ok || !can {
 		return nil, nil, fmt.Errorf("%s cannot be measured while messages are written", st)
 	}
-	if _, err := st.db.Exec(ctx, tables.empty()); err != nil {
+	if _, err := st.db.Exec(ctx, tables.Empty()); err != nil {
 		return nil, nil, err
 	}
-	f := newFlow(*st.flow, st.rows, st.groups, st.payload)
-	to, err := sink.pour(ctx, b.servers, f)
+	f := measure.NewFlow(*st.flow, st.rows, st.groups, st.payload)
+	to, err := sink.Pour(ctx, b.servers, f)
 	return f, to, err
 }
 
@@ -45,14 +47,14 @@ type look struct {
 
 // through writes the flow, looks meanwhile, and returns when so many messages
 // have arrived, and how long after the first commit the last of them did.
-func (b *bench) through(ctx context.Context, st *stage, p *process, f *flow, to receiver, rows int, l look) (time.Duration, error) {
+func (b *bench) through(ctx context.Context, st *stage, p *process, f *measure.Flow, to measure.Receiver, rows int, l look) (time.Duration, error) {
 	g, writing := errgroup.WithContext(ctx)
 	begin := time.Now()
-	f.begin()
+	f.Begin()
 	written := make(chan struct{})
 	g.Go(func() error {
 		defer close(written)
-		return f.write(writing, st.postgres)
+		return f.Write(writing, st.postgres)
 	})
 	if l.every > 0 {
 		g.Go(func() error { return l.until(writing, begin, written) })
@@ -83,7 +85,7 @@ func (l look) until(ctx context.Context, begin time.Time, done <-chan struct{}) 
 }
 
 // runFlow launches the relay, has the flow pass through it and checks what arrived.
-func (b *bench) runFlow(ctx context.Context, st *stage, f *flow, to receiver, l look) (s sample, err error) {
+func (b *bench) runFlow(ctx context.Context, st *stage, f *measure.Flow, to measure.Receiver, l look) (s sample, err error) {
 	p, err := b.launch(ctx, st, to)
 	if err != nil {
 		return s, err
@@ -97,10 +99,10 @@ func (b *bench) runFlow(ctx context.Context, st *stage, f *flow, to receiver, l 
 	if err != nil {
 		return s, err
 	}
-	if err := f.verify(); err != nil {
+	if err := f.Verify(); err != nil {
 		return s, fmt.Errorf("the run does not count: %w", err)
 	}
 	s = newSample(st.rows, elapsed, used)
-	s.timed(f.delays())
+	s.timed(f.Delays())
 	return s, nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -43,7 +45,7 @@ func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err erro
 		return s, err
 	}
 	var elapsed time.Duration
-	used, err := b.relayed(ctx, st, func(p *process, to receiver) (err error) {
+	used, err := b.relayed(ctx, st, func(p *process, to measure.Receiver) (err error) {
 		elapsed, err = b.write(ctx, st, p, to, messages)
 		return err
 	})
@@ -51,8 +53,8 @@ func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err erro
 		return s, err
 	}
 	s = newSample(lead+st.rows, elapsed, used)
-	s.p50, s.p99 = percentiles(messages[lead:], st.check.times[lead:])
-	s.curves = []curve{distribution(messages[lead:], st.check.times[lead:])}
+	s.p50, s.p99 = percentiles(messages[lead:], st.check.Times[lead:])
+	s.curves = []curve{distribution(messages[lead:], st.check.Times[lead:])}
 	return s, nil
 }
 
@@ -63,28 +65,28 @@ func (st *stage) compose(n int) ([]written, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.check = newChecker()
-	source := newEvents(st.written, st.groups, st.payload)
+	st.check = measure.NewChecker()
+	source := measure.NewEvents(st.written, st.groups, st.payload)
 	messages := make([]written, n)
 	for i := range messages {
 		m := &messages[i]
 		st.written++
-		m.group, m.payload = source.event(st.written)
+		m.group, m.payload = source.Event(st.written)
 		if m.id, err = ids.Next(); err != nil {
 			return nil, err
 		}
-		if err := st.check.expect([]byte(m.group), m.payload); err != nil {
+		if err := st.check.Expect([]byte(m.group), m.payload); err != nil {
 			return nil, err
 		}
 	}
-	st.check.reset()
+	st.check.Reset()
 	return messages, nil
 }
 
 // write commits the messages, each by itself, and returns how long it took until
 // all had arrived. Moments are random within equal intervals: a fixed beat could
 // fall in with the relay's own.
-func (b *bench) write(ctx context.Context, st *stage, p *process, to receiver, messages []written) (time.Duration, error) {
+func (b *bench) write(ctx context.Context, st *stage, p *process, to measure.Receiver, messages []written) (time.Duration, error) {
 	insert := st.publish
 	begin := time.Now()
 	for i := range messages[:firstMessages] {
@@ -97,7 +99,7 @@ func (b *bench) write(ctx context.Context, st *stage, p *process, to receiver, m
 	}
 	interval, beat := time.Second/time.Duration(st.rate), time.Now()
 	for i := firstMessages; i < len(messages); i++ {
-		if err := until(ctx, beat.Add(rand.N(interval))); err != nil { //nolint:gosec // no secret
+		if err := measure.Until(ctx, beat.Add(rand.N(interval))); err != nil { //nolint:gosec // no secret
 			return 0, err
 		}
 		if err := messages[i].commit(ctx, st.db, insert); err != nil {

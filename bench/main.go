@@ -13,7 +13,7 @@
 // no figure is printed of a run that lost or doubled anything, or reordered it
 // where order is kept.
 //
-// A [scenario] lists its peers, each a [peer], and its sinks, each a [sink].
+// A [scenario] lists its peers, each a [peers.Peer], and its sinks, each a [measure.Sink].
 //
 // The program is no test: nothing fails because it is slow.
 package main
@@ -29,6 +29,8 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"github.com/outriderhq/outrider/bench/measure"
 )
 
 // Exit statuses, as shells use them.
@@ -69,11 +71,11 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit,
 		fmt.Errorf("not done after %v: raise -limit or lower -rows and -runs", o.limit))
 	defer cancel()
-	s, err := connect()
+	s, err := measure.Connect()
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	r, err := measureOn(ctx, s, o, progress)
 	if len(r.Scenarios) > 0 { // those that ended before one that failed
 		err = errors.Join(err, r.publish(o, out))
@@ -83,10 +85,10 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 
 // measureOn runs the scenarios on the servers. The report has those that ended,
 // also when one failed.
-func measureOn(ctx context.Context, s *servers, o *options, progress io.Writer) (*report, error) {
+func measureOn(ctx context.Context, s *measure.Servers, o *options, progress io.Writer) (*report, error) {
 	r := &report{Command: o.command}
 	var err error
-	if r.Machine, err = describe(ctx, s, o.cpus); err != nil {
+	if r.Machine, err = measure.DescribeMachine(ctx, s, o.cpus); err != nil {
 		return r, err
 	}
 	b := &bench{servers: s, options: o, progress: progress}

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // options is what the flags say.
@@ -76,7 +79,7 @@ func (o *options) check() error {
 		value, min int
 	}{
 		{"rows", o.rows, 1}, {"stock-rows", o.stockRows, 1}, {"backlog", o.backlog, 1}, {"items", o.items, 1}, {"hooks", o.hooks, 1},
-		{"runs", o.runs, 1}, {"warmup", o.warmup, 0}, {"groups", o.groups, 1}, {"rate", o.rate, 1}, {"payload", o.payload, minPayload},
+		{"runs", o.runs, 1}, {"warmup", o.warmup, 0}, {"groups", o.groups, 1}, {"rate", o.rate, 1}, {"payload", o.payload, measure.MinPayload},
 	} {
 		if n.value < n.min {
 			errs = append(errs, fmt.Errorf("-%s %d: must be at least %d", n.flag, n.value, n.min))
@@ -106,8 +109,8 @@ func peerKinds() []string {
 	return out
 }
 
-func peerKind(p peer) string {
-	kind, _, _ := strings.Cut(p.name(), "-")
+func peerKind(p peers.Peer) string {
+	kind, _, _ := strings.Cut(p.Name(), "-")
 	return kind
 }
 

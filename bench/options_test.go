@@ -43,7 +43,7 @@ func TestOptionsKeepTheCommand(t *testing.T) {
 	var names []string
 	for _, sc := range o.scenarios {
 		for _, e := range sc.selected(o) {
-			names = append(names, sc.name+" "+e.peer.name())
+			names = append(names, sc.name+" "+e.peer.Name())
 		}
 	}
 	if got := strings.Join(slices.Compact(names), ", "); got != "drain floor, drain stock, flowcatalyst floor, mariadb floor, mongodb floor, webhooks floor, latency floor" {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -63,14 +65,14 @@ func client(notify bool) func() (publishFunc, error) {
 	}
 }
 
-func (p publishing) name() string  { return p.label }
-func (p publishing) about() string { return p.settings }
+func (p publishing) Name() string  { return p.label }
+func (p publishing) About() string { return p.settings }
 
-// The rest of [peer] is about a backlog, of which there is none.
-func (publishing) create(context.Context, *pgx.Conn) error { return nil }
-func (publishing) rewind(context.Context, *pgx.Conn) error { return nil }
-func (publishing) backlog() string                         { return "SELECT '', '' WHERE false" }
-func (publishing) relay(context.Context, job) error {
+// The rest of [peers.Peer] is about a backlog, of which there is none.
+func (publishing) Create(context.Context, *pgx.Conn) error { return nil }
+func (publishing) Rewind(context.Context, *pgx.Conn) error { return nil }
+func (publishing) Backlog() string                         { return "SELECT '', '' WHERE false" }
+func (publishing) Relay(context.Context, measure.Job) error {
 	return errors.New("it relays nothing")
 }
 

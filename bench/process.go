@@ -11,6 +11,9 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 const (
@@ -43,7 +46,7 @@ type usage struct {
 }
 
 // start runs a relay, on the given processors only. It is ended when ctx ends.
-func start(ctx context.Context, j job, cpus []int) (*process, error) {
+func start(ctx context.Context, j measure.Job, cpus []int) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -94,7 +97,7 @@ func (p *process) stop() (usage, error) {
 // awaitWarm returns when the relay has said that it is warm; its clock starts
 // then.
 func (p *process) awaitWarm(ctx context.Context) error {
-	limit := time.NewTimer(warmLimit)
+	limit := time.NewTimer(peers.WarmLimit)
 	defer limit.Stop()
 	select {
 	case <-p.out.warm:
@@ -103,7 +106,7 @@ func (p *process) awaitWarm(ctx context.Context) error {
 	case <-p.done:
 		return errors.New("it was not warm yet")
 	case <-limit.C:
-		return fmt.Errorf("%s is not warm after %v", p.peer, warmLimit)
+		return fmt.Errorf("%s is not warm after %v", p.peer, peers.WarmLimit)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -47,7 +49,7 @@ func (b *bench) close() error {
 func (b *bench) measurePublish(ctx context.Context, st *stage) (s sample, err error) {
 	way, ok := st.peer.(publishing)
 	if !ok {
-		return s, fmt.Errorf("%s does not publish", st.peer.name())
+		return s, fmt.Errorf("%s does not publish", st.peer.Name())
 	}
 	url, err := b.durable(ctx)
 	if err != nil {
@@ -70,7 +72,7 @@ func (b *bench) measurePublish(ctx context.Context, st *stage) (s sample, err er
 		return s, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	used := cpuTime(os.Getpid())
+	used := measure.CPUTime(os.Getpid())
 	n, elapsed, err := b.publish(ctx, st, way, pool)
 	if err != nil {
 		return s, err
@@ -82,7 +84,7 @@ func (b *bench) measurePublish(ctx context.Context, st *stage) (s sample, err er
 	if rows != n {
 		return s, fmt.Errorf("the run does not count: %d messages were committed, the table has %d", n, rows)
 	}
-	return newSample(n, elapsed, usage{cpu: cpuTime(os.Getpid()) - used, peak: peakMemory(os.Getpid())}), nil
+	return newSample(n, elapsed, usage{cpu: measure.CPUTime(os.Getpid()) - used, peak: measure.PeakMemory(os.Getpid())}), nil
 }
 
 // emptyOutbox recreates the tables.
@@ -122,7 +124,7 @@ func relayBeside(ctx context.Context, cfg *outrider.Config) (stop func() error, 
 // publish publishes with all connections and returns how many transactions were
 // committed, and in what time.
 func (b *bench) publish(ctx context.Context, st *stage, way publishing, pool *pgxpool.Pool) (int, time.Duration, error) {
-	_, payload := newEvents(1, st.groups, st.payload).event(1)
+	_, payload := measure.NewEvents(1, st.groups, st.payload).Event(1)
 	counts, errs := make([]int, st.rate), make([]error, st.rate)
 	var work sync.WaitGroup
 	begin := time.Now()

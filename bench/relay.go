@@ -9,6 +9,9 @@ import (
 	"os"
 	"runtime/pprof"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // relayArg as the first argument makes a process a relay: see [process].
@@ -33,7 +36,7 @@ func relayMain(in io.Reader, out, errs io.Writer) int {
 }
 
 func relayUntilEOF(in io.Reader, out io.Writer) error {
-	var j job
+	var j measure.Job
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
@@ -64,14 +67,14 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 }
 
 // relayPeer returns the most memory that what relays had resident.
-func relayPeer(ctx context.Context, p peer, j job, notices *json.Encoder) (peak int64, err error) {
+func relayPeer(ctx context.Context, p peers.Peer, j measure.Job, notices *json.Encoder) (peak int64, err error) {
 	if w, ok := p.(warming); ok {
-		return w.warmRelay(ctx, j, func(pid int) error {
-			return notices.Encode(notice{Warm: true, CPU: cpuTime(os.Getpid()) + cpuTime(pid)})
+		return w.WarmRelay(ctx, j, func(pid int) error {
+			return notices.Encode(notice{Warm: true, CPU: measure.CPUTime(os.Getpid()) + measure.CPUTime(pid)})
 		})
 	}
-	err = p.relay(ctx, j)
-	return peakMemory(os.Getpid()), err
+	err = p.Relay(ctx, j)
+	return measure.PeakMemory(os.Getpid()), err
 }
 
 // profile writes a CPU profile to the file until stop is called.
@@ -95,19 +98,19 @@ func profile(file string) (stop func() error, err error) {
 // warming is a peer whose work is done by another program, which is slow to start
 // and slow until it has run for a while, as programs on a JVM are.
 type warming interface {
-	// warms reports whether the peer's clock starts when the program is warm. If not,
+	// Warms reports whether the peer's clock starts when the program is warm. If not,
 	// it starts with the process, like everybody's.
-	warms() bool
+	Warms() bool
 
-	// warmRelay is relay. If the peer warms it calls warm once, with the id of the
+	// WarmRelay is relay. If the peer warms it calls warm once, with the id of the
 	// program's process, when the program has delivered enough that does not count;
 	// what counts comes right behind it. It returns the most memory that the program
 	// had resident, in bytes, 0 where the system does not tell.
-	warmRelay(ctx context.Context, j job, warm func(pid int) error) (peak int64, err error)
+	WarmRelay(ctx context.Context, j measure.Job, warm func(pid int) error) (peak int64, err error)
 }
 
 // warms reports whether a peer's clock starts when it is warm.
-func warms(p peer) bool {
+func warms(p peers.Peer) bool {
 	w, ok := p.(warming)
-	return ok && w.warms()
+	return ok && w.Warms()
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
 )
 
 // sample is one run of one peer.
@@ -39,7 +41,9 @@ func (s *sample) figure(name string, value float64) {
 }
 
 // timed notes how long messages took.
-func (s *sample) timed(delays delayTimes) { s.p50, s.p99 = delays.quantile(0.5), delays.quantile(0.99) }
+func (s *sample) timed(delays measure.DelayTimes) {
+	s.p50, s.p99 = delays.Quantile(0.5), delays.Quantile(0.99)
+}
 
 func newSample(rows int, elapsed time.Duration, used usage) sample {
 	return sample{
@@ -82,7 +86,7 @@ type result struct {
 }
 
 func summarise(st *stage, samples []sample) result {
-	r := result{Peer: st.peer.name(), About: st.peer.about(), With: st.with, Rows: st.rows}
+	r := result{Peer: st.peer.Name(), About: st.peer.About(), With: st.with, Rows: st.rows}
 	var cpu, p99 []float64
 	figures := map[string][]float64{}
 	for _, s := range samples {
@@ -118,9 +122,9 @@ func median(values []float64) float64 {
 
 // report is all that a call of the program measured.
 type report struct {
-	Command   string    `json:"command"`
-	Machine   machine   `json:"machine"`
-	Scenarios []outcome `json:"scenarios"`
+	Command   string          `json:"command"`
+	Machine   measure.Machine `json:"machine"`
+	Scenarios []outcome       `json:"scenarios"`
 }
 
 // outcome is what a scenario measured.
@@ -142,15 +146,10 @@ func (o *outcome) legend() []string {
 	return out
 }
 
-// lines describe the machine, one fact each.
-func (m *machine) lines() []string {
-	return []string{m.Date, m.Hardware, m.System, m.Postgres, m.Kafka, m.Libraries}
-}
-
 // text prints the report for a terminal.
 func (r *report) text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, l := range r.Machine.lines() {
+	for _, l := range r.Machine.Lines() {
 		fmt.Fprintln(w, l)
 	}
 	for _, o := range r.Scenarios {

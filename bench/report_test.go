@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outriderhq/outrider/bench/measure"
 )
 
 func TestMedian(t *testing.T) {
@@ -24,7 +26,7 @@ func testReport() *report {
 		{Peer: "stock", About: "theirs", Rows: 100, Rates: []float64{3, 3, 4}, Rate: 3, CPU: 90},
 	}
 	flat := []result{{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{100}, Rate: 100}, {Peer: "outrider", About: "ours", Rows: 9000, Rates: []float64{95}, Rate: 95}}
-	return &report{Command: "go run ./bench", Machine: machine{Hardware: "a processor"}, Scenarios: []outcome{
+	return &report{Command: "go run ./bench", Machine: measure.Machine{Hardware: "a processor"}, Scenarios: []outcome{
 		{Name: "drain", Title: "Draining", Results: drain, Remarks: scenarios[0].remarks(drain)},
 		{Name: "flat", Title: "Flat", Results: flat, Remarks: scenarios[1].remarks(flat)},
 	}}

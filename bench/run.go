@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+
 	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
@@ -21,7 +24,7 @@ const (
 
 // bench runs scenarios.
 type bench struct {
-	servers  *servers
+	servers  *measure.Servers
 	options  *options
 	progress io.Writer
 	warm     bool             // the broker has been warmed up
@@ -39,7 +42,7 @@ func (b *bench) say(format string, args ...any) {
 // run prepares a stage for each entry and runs them in turn, so that what the
 // machine does otherwise meets all alike. It returns also why peers are missing.
 func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missing []string, err error) {
-	if err := pin(b.options.cpus); err != nil {
+	if err := measure.Pin(b.options.cpus); err != nil {
 		return nil, nil, err
 	}
 	entries, missing := b.available(ctx, sc.selected(b.options))
@@ -87,7 +90,7 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missin
 }
 
 // host returns the servers of a scenario.
-func (b *bench) host(ctx context.Context, sc *scenario) (*servers, error) {
+func (b *bench) host(ctx context.Context, sc *scenario) (*measure.Servers, error) {
 	if !sc.durable {
 		return b.servers, nil
 	}
@@ -95,14 +98,14 @@ func (b *bench) host(ctx context.Context, sc *scenario) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.servers.with(address)
+	return b.servers.With(address)
 }
 
 // demanding is a peer that needs more than PostgreSQL and Kafka as they are.
 type demanding interface {
-	// provide gets what the peer needs, which may take minutes the first time. An
+	// Provide gets what the peer needs, which may take minutes the first time. An
 	// error says why the peer cannot run here: the run continues without it.
-	provide(ctx context.Context, s *servers, say func(format string, args ...any)) error
+	Provide(ctx context.Context, s *measure.Servers, say func(format string, args ...any)) error
 }
 
 // available leaves out the entries of peers that cannot run here, and says why.
@@ -112,9 +115,9 @@ func (b *bench) available(ctx context.Context, entries []entry) (able []entry, m
 	}
 	for _, e := range entries {
 		if d, ok := e.peer.(demanding); ok {
-			name := e.peer.name()
+			name := e.peer.Name()
 			if _, asked := b.provided[name]; !asked {
-				b.provided[name] = d.provide(ctx, b.servers, b.say)
+				b.provided[name] = d.Provide(ctx, b.servers, b.say)
 			}
 			if err := b.provided[name]; err != nil {
 				line := fmt.Sprintf("%s is not available here: %v", name, err)
@@ -136,7 +139,7 @@ func (b *bench) available(ctx context.Context, entries []entry) (able []entry, m
 func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error {
 	stages = slices.DeleteFunc(slices.Clone(stages), func(st *stage) bool {
 		switch st.sink.(type) {
-		case topic, tap:
+		case measure.Topic, measure.Tap:
 			return false
 		}
 		return true
@@ -164,13 +167,13 @@ func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err erro
 	}
 	var elapsed time.Duration
 	came := 0 // before the clock started
-	used, err := b.relayed(ctx, st, func(p *process, to receiver) (err error) {
+	used, err := b.relayed(ctx, st, func(p *process, to measure.Receiver) (err error) {
 		began := p.began
 		if st.lead > 0 {
 			if _, err = b.watch(ctx, p, to, st.lead); err != nil {
 				return err
 			}
-			if came, began, err = to.received(ctx); err != nil {
+			if came, began, err = to.Received(ctx); err != nil {
 				return err
 			}
 		}
@@ -191,12 +194,12 @@ func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err erro
 
 // relayed runs the peer's relay into a new receiver for as long as measure takes,
 // checks what arrived and returns what the relay used.
-func (b *bench) relayed(ctx context.Context, st *stage, measure func(*process, receiver) error) (used usage, err error) {
-	to, err := st.sink.open(ctx, b.servers)
+func (b *bench) relayed(ctx context.Context, st *stage, measure func(*process, measure.Receiver) error) (used usage, err error) {
+	to, err := st.sink.Open(ctx, b.servers)
 	if err != nil {
 		return used, err
 	}
-	defer func() { err = errors.Join(err, to.close()) }()
+	defer func() { err = errors.Join(err, to.Close()) }()
 	p, err := b.launch(ctx, st, to)
 	if err != nil {
 		return used, err
@@ -212,10 +215,10 @@ func (b *bench) relayed(ctx context.Context, st *stage, measure func(*process, r
 }
 
 // launch starts the peer's relay, and waits until it is warm if it has to be.
-func (b *bench) launch(ctx context.Context, st *stage, to receiver) (*process, error) {
-	j := job{Scenario: st.scenario.name, Peer: st.peer.name(), Postgres: st.postgres}
-	to.describe(&j)
-	if j.Peer == outriderName {
+func (b *bench) launch(ctx context.Context, st *stage, to measure.Receiver) (*process, error) {
+	j := measure.Job{Scenario: st.scenario.name, Peer: st.peer.Name(), Postgres: st.postgres}
+	to.Describe(&j)
+	if j.Peer == peers.OutriderName {
 		j.Profile = b.options.profile
 	}
 	begin := time.Now()
@@ -233,12 +236,12 @@ func (b *bench) launch(ctx context.Context, st *stage, to receiver) (*process, e
 }
 
 // watch returns when so many messages have arrived, and when the last one did.
-func (b *bench) watch(ctx context.Context, p *process, to receiver, rows int) (time.Time, error) {
-	tick := time.NewTicker(watchInterval)
+func (b *bench) watch(ctx context.Context, p *process, to measure.Receiver, rows int) (time.Time, error) {
+	tick := time.NewTicker(measure.WatchInterval)
 	defer tick.Stop()
 	before, moved, said := 0, time.Now(), time.Now()
 	for {
-		n, last, err := to.received(ctx)
+		n, last, err := to.Received(ctx)
 		now := time.Now()
 		switch {
 		case err != nil:

@@ -10,17 +10,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // absent is a floor that lacks something.
 type absent struct {
-	peer
+	peers.Peer
 	asked *int
 }
 
-func (absent) name() string { return "absent" }
+func (absent) Name() string { return "absent" }
 
-func (a absent) provide(context.Context, *servers, func(string, ...any)) error {
+func (a absent) Provide(context.Context, *measure.Servers, func(string, ...any)) error {
 	*a.asked++
 	return errors.New("no such jar")
 }
@@ -28,11 +31,11 @@ func (a absent) provide(context.Context, *servers, func(string, ...any)) error {
 func TestTheRunGoesOnWithoutAPeerThatIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	var asked int
-	a := absent{Floor, &asked}
+	a := absent{peers.Floor, &asked}
 	b := &bench{options: &options{}, progress: io.Discard}
 	for range 2 { // of two scenarios
-		able, missing := b.available(t.Context(), []entry{{peer: a, rows: 1}, {peer: Floor}, {peer: a, rows: 2}})
-		if len(able) != 1 || able[0].peer != Floor {
+		able, missing := b.available(t.Context(), []entry{{peer: a, rows: 1}, {peer: peers.Floor}, {peer: a, rows: 2}})
+		if len(able) != 1 || able[0].peer != peers.Floor {
 			t.Errorf("able are %v", able)
 		}
 		if !slices.Equal(missing, []string{"absent is not available here: no such jar"}) {
@@ -46,18 +49,18 @@ func TestTheRunGoesOnWithoutAPeerThatIsNotAvailable(t *testing.T) {
 
 // warmingFloor is a floor that says that it is warm, and works with a process that
 // has used time.
-type warmingFloor struct{ peer }
+type warmingFloor struct{ peers.Peer }
 
-func (warmingFloor) warms() bool { return true }
+func (warmingFloor) Warms() bool { return true }
 
-func (warmingFloor) warmRelay(_ context.Context, _ job, warm func(pid int) error) (int64, error) {
+func (warmingFloor) WarmRelay(_ context.Context, _ measure.Job, warm func(pid int) error) (int64, error) {
 	return 7 << 20, warm(os.Getppid())
 }
 
 func TestWhatWarmsIsNotCounted(t *testing.T) {
 	t.Parallel()
 	said := notices{warm: make(chan struct{})}
-	peak, err := relayPeer(t.Context(), warmingFloor{Floor}, job{}, json.NewEncoder(&said))
+	peak, err := relayPeer(t.Context(), warmingFloor{peers.Floor}, measure.Job{}, json.NewEncoder(&said))
 	if err != nil || peak != 7<<20 {
 		t.Errorf("peak %d, %v", peak, err)
 	}
@@ -88,11 +91,11 @@ func TestNoticesAreReadInPieces(t *testing.T) {
 func TestRemarksCompareWithDebezium(t *testing.T) {
 	t.Parallel()
 	drain := []result{
-		{Peer: outriderName, Rows: 9, Rate: 120, CPU: 5}, {Peer: outriderName, Rows: 12, With: warmed, Rate: 140, CPU: 5},
+		{Peer: peers.OutriderName, Rows: 9, Rate: 120, CPU: 5}, {Peer: peers.OutriderName, Rows: 12, With: warmed, Rate: 140, CPU: 5},
 		{Peer: "debezium-cold", Rows: 9, Rate: 10, CPU: 100}, {Peer: "debezium", Rows: 9, With: warmed, Rate: 20, CPU: 50},
 	}
 	delay := []result{{Peer: "outrider-kafka", With: "1000 msgs/s", P50: 1, P99: 3}, {Peer: "debezium", With: "1000 msgs/s", P50: 5, P99: 10}}
-	river := []result{{Peer: "river", Rate: 100, CPU: 40}, {Peer: outriderName, Rate: 250, CPU: 20}}
+	river := []result{{Peer: "river", Rate: 100, CPU: 40}, {Peer: peers.OutriderName, Rate: 250, CPU: 20}}
 	all := strings.Join(slices.Concat(compare(drain), compareDelay(delay), riverScenario.remarks(river)), "\n")
 	for _, want := range []string{
 		"6.0 times as many messages per second as debezium, debezium warm", "10.0 times less processor time",

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // scenario is what is compared with what.
@@ -11,7 +14,7 @@ type scenario struct {
 	name    string
 	about   string // what it measures, a sentence
 	title   func(o *options) string
-	peers   []peer
+	peers   []peers.Peer
 	entries func(o *options) []entry // with any of the peers
 	measure func(b *bench, ctx context.Context, st *stage) (sample, error)
 	columns columns
@@ -25,8 +28,8 @@ type scenario struct {
 // entry is one peer with one backlog and one place to send it to: a line of the
 // table.
 type entry struct {
-	peer   peer
-	sink   sink
+	peer   peers.Peer
+	sink   measure.Sink
 	rows   int
 	groups int
 	lead   int    // of the rows: those that arrive before the clock starts, to warm the relay
@@ -37,7 +40,7 @@ type entry struct {
 	rate    int
 	publish string
 
-	flow *flowSpec // the rows are written while the clock runs; nil: they are not
+	flow *measure.FlowSpec // the rows are written while the clock runs; nil: they are not
 }
 
 // scenarios are all that there are, in the order of -scenario all.
@@ -50,21 +53,21 @@ var drainScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},
-	peers: []peer{Floor, toKafka, chained(), Stock, coldDebezium, fastDebezium},
+	peers: []peers.Peer{peers.Floor, peers.ToKafka, peers.Chained(), peers.Stock, peers.ColdDebezium, peers.FastDebezium},
 	entries: func(o *options) []entry {
 		entries := []entry{
-			{peer: Floor, sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: chained(), sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: Stock, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
-			{peer: coldDebezium, sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: fastDebezium, sink: topic{}, rows: o.rows, groups: o.groups, with: warmed},
+			{peer: peers.Floor, sink: measure.Topic{}, rows: o.rows, groups: o.groups},
+			{peer: peers.ToKafka, sink: measure.Topic{}, rows: o.rows, groups: o.groups},
+			{peer: peers.Chained(), sink: measure.Topic{}, rows: o.rows, groups: o.groups},
+			{peer: peers.Stock, sink: measure.Topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
+			{peer: peers.ColdDebezium, sink: measure.Topic{}, rows: o.rows, groups: o.groups},
+			{peer: peers.FastDebezium, sink: measure.Topic{}, rows: o.rows, groups: o.groups, with: warmed},
 		}
-		if o.rows < debeziumWarmRows { // too few to tell when the first of them have arrived
+		if o.rows < peers.DebeziumWarmRows { // too few to tell when the first of them have arrived
 			return entries
 		}
-		return append(entries, entry{peer: toKafka, sink: topic{}, rows: o.rows + debeziumWarmRows, groups: o.groups,
-			lead: debeziumWarmRows, with: warmed})
+		return append(entries, entry{peer: peers.ToKafka, sink: measure.Topic{}, rows: o.rows + peers.DebeziumWarmRows, groups: o.groups,
+			lead: peers.DebeziumWarmRows, with: warmed})
 	},
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
@@ -85,9 +88,9 @@ func scenarioNamed(name string) *scenario {
 }
 
 // peerNamed returns nil for an unknown name.
-func (sc *scenario) peerNamed(name string) peer {
+func (sc *scenario) peerNamed(name string) peers.Peer {
 	for _, p := range sc.peers {
-		if p.name() == name {
+		if p.Name() == name {
 			return p
 		}
 	}
@@ -108,15 +111,15 @@ func compare(results []result) []string {
 		}
 		return &results[i]
 	}
-	ours, theirs := find(outriderName, ""), find(Stock.name(), "")
+	ours, theirs := find(peers.OutriderName, ""), find(peers.Stock.Name(), "")
 	out := compareFloor(results)
 	for _, c := range []struct {
 		ours, log *result
 		clocks    string
 	}{
-		{ours, find(coldDebezium.name(), ""), "both from the start of their processes"},
-		{find(outriderName, warmed), find(fastDebezium.name(), warmed), "both warm"},
-		{ours, find(fastDebezium.name(), warmed), "debezium warm and outrider from the start of its process"},
+		{ours, find(peers.ColdDebezium.Name(), ""), "both from the start of their processes"},
+		{find(peers.OutriderName, warmed), find(peers.FastDebezium.Name(), warmed), "both warm"},
+		{ours, find(peers.FastDebezium.Name(), warmed), "debezium warm and outrider from the start of its process"},
 	} {
 		if c.ours != nil && c.log != nil {
 			out = append(out, fmt.Sprintf("outrider moves %.1f times as many messages per second as debezium, %s, and uses %.1f times less processor time for each.",
@@ -138,7 +141,7 @@ func compareFloor(results []result) []string {
 	var out []string
 	for _, ours := range results {
 		for _, least := range results {
-			if ours.Peer != outriderName && ours.Peer != chainsName || least.Peer != Floor.name() || ours.With != least.With || ours.Rows != least.Rows {
+			if ours.Peer != peers.OutriderName && ours.Peer != peers.ChainsName || least.Peer != peers.Floor.Name() || ours.With != least.With || ours.Rows != least.Rows {
 				continue
 			}
 			of := ""

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -23,12 +26,12 @@ var flatScenario = &scenario{
 		return fmt.Sprintf("The same rate whatever the backlog: %d and %d rows of %d bytes of JSON, and %d rows behind %d that are delivered and retained; "+
 			"the rate of the last nine tenths, so that starting does not count", flatShallow(o), o.backlog, o.payload, flatShallow(o), o.backlog)
 	},
-	peers: []peer{laden{embedded: toKafka}},
+	peers: []peers.Peer{laden{Outrider: peers.ToKafka}},
 	entries: func(o *options) []entry {
 		return []entry{
-			{peer: laden{embedded: toKafka}, sink: topic{}, rows: flatShallow(o), groups: o.groups},
-			{peer: laden{embedded: toKafka}, sink: topic{}, rows: o.backlog, groups: o.groups},
-			{peer: laden{toKafka, o.backlog}, sink: topic{}, rows: flatShallow(o), groups: o.groups,
+			{peer: laden{Outrider: peers.ToKafka}, sink: measure.Topic{}, rows: flatShallow(o), groups: o.groups},
+			{peer: laden{Outrider: peers.ToKafka}, sink: measure.Topic{}, rows: o.backlog, groups: o.groups},
+			{peer: laden{peers.ToKafka, o.backlog}, sink: measure.Topic{}, rows: flatShallow(o), groups: o.groups,
 				with: fmt.Sprintf("%d delivered rows before them", o.backlog)},
 		}
 	},
@@ -63,22 +66,22 @@ func flatShallow(o *options) int { return min(flatRows, o.backlog) }
 
 // laden is Outrider on a table with rows that were delivered long ago.
 type laden struct {
-	embedded
+	peers.Outrider
 	retained int
 }
 
 // load copies the retained rows and those of the backlog into the table.
 func (l laden) load(ctx context.Context, db *pgx.Conn, e entry, size int) error {
-	source := newEvents(e.rows, e.groups, size)
+	source := measure.NewEvents(e.rows, e.groups, size)
 	columns := []string{"id", "type", "message_group", "payload", "occurred_at"}
 	for n, all := 0, l.retained+e.rows; n < all; {
-		end := min(n+commitRows, all)
+		end := min(n+measure.CommitRows, all)
 		_, err := db.CopyFrom(ctx, pgx.Identifier{"outrider_outbox"}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 			if n == end {
 				return nil, nil
 			}
 			n++
-			group, body := source.event(n)
+			group, body := source.Event(n)
 			return []any{uuid.NewString(), "order.created", group, body, time.Now()}, nil
 		}))
 		if err != nil {
@@ -88,16 +91,16 @@ func (l laden) load(ctx context.Context, db *pgx.Conn, e entry, size int) error 
 	return nil
 }
 
-func (l laden) backlog() string {
+func (l laden) Backlog() string {
 	return fmt.Sprintf("SELECT message_group, payload::text FROM outrider_outbox WHERE position > %d ORDER BY position", l.retained)
 }
 
-// rewind places the cursor behind the retained rows, as `outrider seek` does.
-func (l laden) rewind(ctx context.Context, db *pgx.Conn) (err error) {
-	if err := l.embedded.rewind(ctx, db); err != nil || l.retained == 0 {
+// Rewind places the cursor behind the retained rows, as `outrider seek` does.
+func (l laden) Rewind(ctx context.Context, db *pgx.Conn) (err error) {
+	if err := l.Outrider.Rewind(ctx, db); err != nil || l.retained == 0 {
 		return err
 	}
-	cfg, err := l.parseFor(db)
+	cfg, err := l.ParseFor(db)
 	if err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func (b *bench) measureFlat(ctx context.Context, st *stage) (s sample, err error
 		return s, err
 	}
 	var steady float64
-	used, err := b.relayed(ctx, st, func(p *process, to receiver) (err error) {
+	used, err := b.relayed(ctx, st, func(p *process, to measure.Receiver) (err error) {
 		steady, err = b.steady(ctx, st, p, to)
 		return err
 	})
@@ -132,15 +135,15 @@ func (b *bench) measureFlat(ctx context.Context, st *stage) (s sample, err error
 }
 
 // steady returns the rate from when a tenth has arrived.
-func (b *bench) steady(ctx context.Context, st *stage, p *process, to receiver) (float64, error) {
+func (b *bench) steady(ctx context.Context, st *stage, p *process, to measure.Receiver) (float64, error) {
 	if _, err := b.watch(ctx, p, to, (st.rows+9)/10); err != nil {
 		return 0, err
 	}
-	n, from, err := to.received(ctx)
+	n, from, err := to.Received(ctx)
 	if err != nil {
 		return 0, err
 	}
 	last, err := b.watch(ctx, p, to, st.rows)
 	// A backlog that has come at once has no rate of its own; only tiny backlogs do.
-	return float64(max(st.rows-n, 1)) / max(last.Sub(from), watchInterval).Seconds(), err
+	return float64(max(st.rows-n, 1)) / max(last.Sub(from), measure.WatchInterval).Seconds(), err
 }

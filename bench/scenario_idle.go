@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // idleLead is how long a relay has nothing to do before it counts: its pauses
@@ -23,15 +26,15 @@ var idleStatements = []statements{{"polls", `^\s*(SELECT|WITH|\().*outrider_outb
 
 // idleWay is Outrider with one route, and manyWay with a hundred.
 var (
-	idleWay = counted{toWebhook, idleStatements}
+	idleWay = counted{peers.ToWebhook, idleStatements}
 	manyWay = func() counted {
-		e := toWebhook.as("100-routes")
-		e.settings = "the same with a hundred routes on the table, of which one delivers"
+		e := peers.ToWebhook.As("100-routes")
+		e.Settings = "the same with a hundred routes on the table, of which one delivers"
 		var more strings.Builder
 		for i := range 99 {
 			fmt.Fprintf(&more, ", more-%d: {from: app, to: partner, match: {types: [\"more.%d\"]}}", i, i)
 		}
-		e.config = strings.Replace(e.config, "start: beginning}}", "start: beginning, match: {types: [\"order.*\"]}}"+more.String()+"}", 1)
+		e.Config = strings.Replace(e.Config, "start: beginning}}", "start: beginning, match: {types: [\"order.*\"]}}"+more.String()+"}", 1)
 		return counted{e, idleStatements}
 	}()
 )
@@ -43,11 +46,11 @@ var idleScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table; a server of its own, with fsync on", 2*o.duration, idleLead)
 	},
-	peers: []peer{idleWay, manyWay},
+	peers: []peers.Peer{idleWay, manyWay},
 	entries: func(*options) []entry {
 		return []entry{
-			{peer: idleWay, sink: endpoint{path: hookPath, read: webhooks{}}, rows: 1, groups: 1},
-			{peer: manyWay, sink: endpoint{path: hookPath, read: webhooks{}}, rows: 1, groups: 1},
+			{peer: idleWay, sink: measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}}, rows: 1, groups: 1},
+			{peer: manyWay, sink: measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}}, rows: 1, groups: 1},
 		}
 	},
 	measure: (*bench).measureIdle,
@@ -74,7 +77,7 @@ var idleScenario = &scenario{
 func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error) {
 	peer, ok := st.peer.(counted)
 	if !ok {
-		return s, fmt.Errorf("the statements of %s are not counted", st.peer.name())
+		return s, fmt.Errorf("the statements of %s are not counted", st.peer.Name())
 	}
 	version, err := b.versionTime(ctx)
 	if err != nil {
@@ -83,7 +86,7 @@ func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error
 	if err := st.reset(ctx); err != nil {
 		return s, err
 	}
-	used, err := b.relayed(ctx, st, func(p *process, to receiver) error {
+	used, err := b.relayed(ctx, st, func(p *process, to measure.Receiver) error {
 		first, err := b.watch(ctx, p, to, st.rows)
 		if err != nil {
 			return err
@@ -101,11 +104,11 @@ func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error
 
 // rest watches what the relay does while it has nothing to do.
 func (b *bench) rest(ctx context.Context, st *stage, peer counted, p *process, s *sample) error {
-	if err := until(ctx, time.Now().Add(min(idleLead, b.options.duration))); err != nil {
+	if err := measure.Until(ctx, time.Now().Add(min(idleLead, b.options.duration))); err != nil {
 		return err
 	}
 	var before []cost
-	used, begin := cpuTime(p.cmd.Process.Pid), time.Now()
+	used, begin := measure.CPUTime(p.cmd.Process.Pid), time.Now()
 	for _, k := range peer.kinds {
 		c, err := k.ask(ctx, st.db)
 		if err != nil {
@@ -113,11 +116,11 @@ func (b *bench) rest(ctx context.Context, st *stage, peer counted, p *process, s
 		}
 		before = append(before, c)
 	}
-	if err := until(ctx, begin.Add(2*b.options.duration)); err != nil {
+	if err := measure.Until(ctx, begin.Add(2*b.options.duration)); err != nil {
 		return err
 	}
 	seconds := time.Since(begin).Seconds()
-	s.figure("% of a processor", 100*(cpuTime(p.cmd.Process.Pid)-used).Seconds()/seconds)
+	s.figure("% of a processor", 100*(measure.CPUTime(p.cmd.Process.Pid)-used).Seconds()/seconds)
 	for i, k := range peer.kinds {
 		c, err := k.ask(ctx, st.db)
 		if err != nil {

@@ -1,6 +1,11 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+)
 
 // jobScenario makes jobs of River of the rows of a table.
 var jobScenario = &scenario{
@@ -9,13 +14,13 @@ var jobScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Jobs of River from an outbox table: %d rows of %d bytes of JSON", o.items, o.payload)
 	},
-	peers: []peer{bareJobs, rowJobs, queuedJobs, loggedJobs},
+	peers: []peers.Peer{peers.BareJobs, peers.RowJobs, peers.QueuedJobs, peers.LoggedJobs},
 	entries: func(o *options) (out []entry) {
 		few := min(o.items, 20_000) // what is slow stays slow with more
-		for _, p := range []peer{bareJobs, queuedJobs, loggedJobs} {
-			out = append(out, entry{peer: p, sink: inserted{rows: o.items}, rows: o.items, groups: itemGroups})
+		for _, p := range []peers.Peer{peers.BareJobs, peers.QueuedJobs, peers.LoggedJobs} {
+			out = append(out, entry{peer: p, sink: measure.Inserted{Rows: o.items}, rows: o.items, groups: peers.ItemGroups})
 		}
-		return append(out, entry{peer: rowJobs, sink: inserted{rows: few}, rows: few, groups: itemGroups})
+		return append(out, entry{peer: peers.RowJobs, sink: measure.Inserted{Rows: few}, rows: few, groups: peers.ItemGroups})
 	},
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
@@ -24,10 +29,10 @@ var jobScenario = &scenario{
 		for _, r := range results {
 			rate[r.Peer] = r.Rate
 		}
-		for _, ours := range []peer{queuedJobs, loggedJobs} {
-			if bare, row, mine := rate[bareJobs.name()], rate[rowJobs.name()], rate[ours.name()]; bare > 0 && row > 0 && mine > 0 {
+		for _, ours := range []peers.Peer{peers.QueuedJobs, peers.LoggedJobs} {
+			if bare, row, mine := rate[peers.BareJobs.Name()], rate[peers.RowJobs.Name()], rate[ours.Name()]; bare > 0 && row > 0 && mine > 0 {
 				out = append(out, fmt.Sprintf("%s makes %.0f%% of the jobs per second that the bare loop makes, and %.1f times as many as row by row.",
-					ours.name(), 100*mine/bare, mine/row))
+					ours.Name(), 100*mine/bare, mine/row))
 			}
 		}
 		return out

@@ -3,13 +3,16 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // The ways whose latency is measured.
 var (
-	itemWay  = fastItems.as("flowcatalyst")
-	hookWay  = toWebhook.as("webhook")
-	topicWay = toKafka.as("kafka")
+	itemWay  = peers.FastItems.As("flowcatalyst")
+	hookWay  = peers.ToWebhook.As("webhook")
+	topicWay = peers.ToKafka.As("kafka")
 )
 
 // delayScenario measures how long messages take when there is time.
@@ -20,18 +23,18 @@ var delayScenario = &scenario{
 		return fmt.Sprintf("From COMMIT to the receiver: single rows of %d bytes of JSON, written at random moments for %v, and nothing else to do",
 			o.payload, o.duration)
 	},
-	peers: []peer{promptly, itemWay, hookWay, topicWay, wokenWay, promptDebezium},
+	peers: []peers.Peer{peers.Promptly, itemWay, hookWay, topicWay, peers.Woken, peers.PromptDebezium},
 	entries: func(o *options) []entry {
 		return []entry{
-			delayEntry(o, itemWay, endpoint{path: itemPath, read: batches{}}, 100),
-			delayEntry(o, hookWay, endpoint{path: hookPath, read: webhooks{}}, 100),
-			delayEntry(o, topicWay, tap{}, 10),
-			delayEntry(o, wokenWay, tap{}, 10),
-			delayEntry(o, topicWay, tap{}, 100),
-			delayEntry(o, promptly, tap{}, 1000),
-			delayEntry(o, topicWay, tap{}, 1000),
-			delayEntry(o, wokenWay, tap{}, 1000),
-			delayEntry(o, promptDebezium, tap{}, 1000),
+			delayEntry(o, itemWay, measure.Endpoint{Path: peers.ItemPath, Read: measure.Batches{}}, 100),
+			delayEntry(o, hookWay, measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}}, 100),
+			delayEntry(o, topicWay, measure.Tap{}, 10),
+			delayEntry(o, peers.Woken, measure.Tap{}, 10),
+			delayEntry(o, topicWay, measure.Tap{}, 100),
+			delayEntry(o, peers.Promptly, measure.Tap{}, 1000),
+			delayEntry(o, topicWay, measure.Tap{}, 1000),
+			delayEntry(o, peers.Woken, measure.Tap{}, 1000),
+			delayEntry(o, peers.PromptDebezium, measure.Tap{}, 1000),
 		}
 	},
 	measure: (*bench).measureDelay,
@@ -51,7 +54,7 @@ func compareDelay(results []result) []string {
 	var out []string
 	for _, ours := range results {
 		for _, theirs := range results {
-			if ours.Peer == topicWay.name() && (theirs.Peer == promptly.name() || theirs.Peer == promptDebezium.name()) && ours.With == theirs.With {
+			if ours.Peer == topicWay.Name() && (theirs.Peer == peers.Promptly.Name() || theirs.Peer == peers.PromptDebezium.Name()) && ours.With == theirs.With {
 				out = append(out, fmt.Sprintf("%s at %s has %.0f%% of %s's p50, and %.0f%% of its p99.",
 					ours.Peer, ours.With, 100*ours.P50/theirs.P50, theirs.Peer, 100*ours.P99/theirs.P99))
 			}
@@ -62,16 +65,16 @@ func compareDelay(results []result) []string {
 
 // publisher is a peer to whose table messages can be written one by one.
 type publisher interface {
-	peer
+	peers.Peer
 
-	// insert is a statement that publishes one message: $1 id, $2 group, $3 payload.
-	insert() string
+	// Insert is a statement that publishes one message: $1 id, $2 group, $3 payload.
+	Insert() string
 }
 
 // delayEntry is one way at so many messages per second.
-func delayEntry(o *options, p publisher, to sink, rate int) entry {
+func delayEntry(o *options, p publisher, to measure.Sink, rate int) entry {
 	return entry{peer: p, sink: to, rows: max(int(float64(rate)*o.duration.Seconds()), 1), groups: o.groups,
-		rate: rate, publish: p.insert(), with: fmt.Sprintf("%d msgs/s", rate)}
+		rate: rate, publish: p.Insert(), with: fmt.Sprintf("%d msgs/s", rate)}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

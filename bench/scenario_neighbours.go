@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 const (
@@ -18,16 +21,16 @@ const (
 
 // twoRoutes is Outrider with a route for most groups and another one for a tenth
 // of them, each to a destination of its own.
-var twoRoutes = func() embedded {
-	e := toWebhook
-	e.settings = "package outrider, own table, two routes to two webhooks with the default settings"
-	e.config = `
+var twoRoutes = func() peers.Outrider {
+	e := peers.ToWebhook
+	e.Settings = "package outrider, own table, two routes to two webhooks with the default settings"
+	e.Config = `
 admin: {listen: "127.0.0.1:0"}
 drain_timeout: 2s
 sources: {app: {type: postgres, url: {postgres}}}
 destinations:
-  partner: {type: webhook, url: "{url}` + hookPath + `", secrets: ["` + webhookSecret + `"], allow_private: true}
-  other: {type: webhook, url: "{url}` + otherPath + `", secrets: ["` + webhookSecret + `"], allow_private: true}
+  partner: {type: webhook, url: "{url}` + peers.HookPath + `", secrets: ["` + measure.WebhookSecret + `"], allow_private: true}
+  other: {type: webhook, url: "{url}` + otherPath + `", secrets: ["` + measure.WebhookSecret + `"], allow_private: true}
 routes:
   orders: {from: app, to: partner, start: beginning, match: {types: ["order.*"]}}
   others: {from: app, to: other, start: beginning, match: {types: ["other.*"]}}
@@ -42,15 +45,15 @@ var mixedRows = strings.Replace(ownRows, "'order.created'",
 // trouble is what a receiver does to one route, and who is not one of the others.
 type trouble struct {
 	name string
-	manners
+	measure.Manners
 	affects func(group int) bool
 }
 
 // troubles are what the others are to notice nothing of; the first is none.
 var troubles = []trouble{
-	{"all well", manners{}, onOtherRoute},
-	{"1 group poisoned", manners{refuse: poisonedGroup}, func(group int) bool { return onOtherRoute(group) || group == poisonedGroup }},
-	{"1 of 2 destinations hangs", manners{hang: otherPath}, onOtherRoute},
+	{"all well", measure.Manners{}, onOtherRoute},
+	{"1 group poisoned", measure.Manners{Refuse: poisonedGroup}, func(group int) bool { return onOtherRoute(group) || group == poisonedGroup }},
+	{"1 of 2 destinations hangs", measure.Manners{Hang: otherPath}, onOtherRoute},
 }
 
 func onOtherRoute(group int) bool { return group%10 == otherDigit }
@@ -64,17 +67,17 @@ var neighbourScenario = &scenario{
 			"%d messages per second for %v, and a backlog of %d; figures are those of the main route without the poisoned group",
 			neighbourGroups(o), neighbourRate, o.duration, neighbourRows(o))
 	},
-	peers: []peer{twoRoutes},
+	peers: []peers.Peer{twoRoutes},
 	entries: func(o *options) []entry {
 		var out []entry
 		for _, rate := range []int{neighbourRate, 0} {
 			for _, t := range troubles {
-				e := entry{peer: twoRoutes, sink: endpoint{path: hookPath, read: webhooks{}, manners: t.manners}, rows: neighbourRows(o), groups: neighbourGroups(o),
-					with: "backlog, " + t.name, flow: &flowSpec{per: commitRows, insert: mixedRows, uncounted: t.affects}}
+				e := entry{peer: twoRoutes, sink: measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}, Manners: t.Manners}, rows: neighbourRows(o), groups: neighbourGroups(o),
+					with: "backlog, " + t.name, flow: &measure.FlowSpec{Per: measure.CommitRows, Insert: mixedRows, Uncounted: t.affects}}
 				if rate > 0 {
 					lead := min(neighbourLead, o.duration)
 					e.rows, e.with = max(int(float64(rate)*(o.duration+lead).Seconds()), 1), fmt.Sprintf("%d msgs/s, %s", rate, t.name)
-					e.flow = &flowSpec{rate: rate, per: 1, insert: mixedRows, lead: lead, uncounted: t.affects}
+					e.flow = &measure.FlowSpec{Rate: rate, Per: 1, Insert: mixedRows, Lead: lead, Uncounted: t.affects}
 				}
 				out = append(out, e)
 			}
@@ -128,10 +131,10 @@ func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, to.close()) }()
-	others := f.expected()
-	if st.flow.rate == 0 {
-		if err := f.write(ctx, st.postgres); err != nil {
+	defer func() { err = errors.Join(err, to.Close()) }()
+	others := f.Expected()
+	if st.flow.Rate == 0 {
+		if err := f.Write(ctx, st.postgres); err != nil {
 			return s, err
 		}
 	}
@@ -144,25 +147,25 @@ func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err
 		p.kill()
 		return s, err
 	}
-	if h, ok := to.(interface{ release() }); ok {
-		h.release()
+	if h, ok := to.(interface{ Release() }); ok {
+		h.Release()
 	}
 	used, err := p.stop()
 	if err != nil {
 		return s, err
 	}
-	if err := f.verify(); err != nil {
+	if err := f.Verify(); err != nil {
 		return s, fmt.Errorf("the run does not count: %w", err)
 	}
 	s = newSample(others, elapsed, used)
-	s.timed(f.delays())
+	s.timed(f.Delays())
 	return s, nil
 }
 
 // deliver returns how long it took until the others had arrived: from the start
 // of the relay when they were there before it.
-func (b *bench) deliver(ctx context.Context, st *stage, p *process, f *flow, to receiver, others int) (time.Duration, error) {
-	if st.flow.rate > 0 {
+func (b *bench) deliver(ctx context.Context, st *stage, p *process, f *measure.Flow, to measure.Receiver, others int) (time.Duration, error) {
+	if st.flow.Rate > 0 {
 		return b.through(ctx, st, p, f, to, others, look{})
 	}
 	last, err := b.watch(ctx, p, to, others)

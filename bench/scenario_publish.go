@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"slices"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // publishScenario measures what publishing costs those who publish.
@@ -13,11 +16,11 @@ var publishScenario = &scenario{
 		return fmt.Sprintf("Publishing: transactions that write one message of %d bytes of JSON and nothing else, for %v, on a server with fsync on, "+
 			"beside a relay that delivers them to nowhere", o.payload, o.duration)
 	},
-	peers: []peer{bareWay, clientWay, notifyWay, triggerWay, alwaysWay},
+	peers: []peers.Peer{bareWay, clientWay, notifyWay, triggerWay, alwaysWay},
 	entries: func(o *options) (out []entry) {
 		for _, connections := range []int{1, publishers} {
 			for _, p := range []publishing{bareWay, clientWay, notifyWay, triggerWay, alwaysWay} {
-				e := entry{peer: p, sink: topic{}, groups: o.groups, rate: connections, with: fmt.Sprint(connections, " connections")}
+				e := entry{peer: p, sink: measure.Topic{}, groups: o.groups, rate: connections, with: fmt.Sprint(connections, " connections")}
 				if connections == 1 {
 					e.with = "1 connection"
 				}

@@ -1,6 +1,11 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+)
 
 // riverScenario sets River, as a queue in PostgreSQL, beside Outrider on
 // FlowCatalyst's table, which is one too.
@@ -10,12 +15,12 @@ var riverScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Queues in PostgreSQL: River's jobs and FlowCatalyst's items of %d bytes of JSON", o.payload)
 	},
-	peers: []peer{River, RiverInsert, fastItems},
+	peers: []peers.Peer{peers.River, peers.RiverInsert, peers.FastItems},
 	entries: func(o *options) []entry {
 		return []entry{
-			{peer: RiverInsert, sink: jobs{state: "available", rows: o.items}, rows: o.items, groups: itemGroups, with: "inserted"},
-			{peer: River, sink: jobs{state: "completed", rows: o.items}, rows: o.items, groups: itemGroups, with: "worked, the work is nothing"},
-			{peer: fastItems, sink: endpoint{path: itemPath, read: batches{}}, rows: o.items, groups: itemGroups, with: "delivered by HTTP in order"},
+			{peer: peers.RiverInsert, sink: measure.Jobs{State: "available", Rows: o.items}, rows: o.items, groups: peers.ItemGroups, with: "inserted"},
+			{peer: peers.River, sink: measure.Jobs{State: "completed", Rows: o.items}, rows: o.items, groups: peers.ItemGroups, with: "worked, the work is nothing"},
+			{peer: peers.FastItems, sink: measure.Endpoint{Path: peers.ItemPath, Read: measure.Batches{}}, rows: o.items, groups: peers.ItemGroups, with: "delivered by HTTP in order"},
 		}
 	},
 	measure: (*bench).measureDrain,
@@ -24,7 +29,7 @@ var riverScenario = &scenario{
 		var out []string
 		for _, ours := range results {
 			for _, theirs := range results {
-				if ours.Peer == outriderName && theirs.Peer == River.name() {
+				if ours.Peer == peers.OutriderName && theirs.Peer == peers.River.Name() {
 					out = append(out, fmt.Sprintf("outrider claims, delivers and completes %.1f times as many items per second as river works jobs, and uses %.1f times less "+
 						"processor time for each.", ours.Rate/theirs.Rate, theirs.CPU/ours.CPU))
 				}

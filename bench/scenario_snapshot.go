@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -18,8 +21,8 @@ const (
 
 // The tables whose cost is shown while a snapshot is held.
 var (
-	heldLog   = counted{toKafka.as("kafka"), logStatements}
-	heldQueue = counted{fastItems.as("flowcatalyst"), queueStatements}
+	heldLog   = counted{peers.ToKafka.As("kafka"), logStatements}
+	heldQueue = counted{peers.FastItems.As("flowcatalyst"), queueStatements}
 )
 
 // snapshotScenario holds a snapshot open, so that no dead row can be removed (G5).
@@ -30,14 +33,16 @@ var snapshotScenario = &scenario{
 		return fmt.Sprintf("A snapshot that is held open in the same database for %v: %d messages per second of %d bytes of JSON meanwhile, "+
 			"on a server with fsync and full_page_writes on; %v before it, for comparison", o.hold, heldRate, o.payload, heldLead)
 	},
-	peers: []peer{heldLog, heldQueue},
+	peers: []peers.Peer{heldLog, heldQueue},
 	entries: func(o *options) []entry {
 		lead := min(heldLead, o.hold/4)
 		rows := max(int(heldRate*(o.hold+lead).Seconds()), 1)
-		spec := func(insert string) *flowSpec { return &flowSpec{rate: heldRate, per: 1, insert: insert, lead: lead} }
+		spec := func(insert string) *measure.FlowSpec {
+			return &measure.FlowSpec{Rate: heldRate, Per: 1, Insert: insert, Lead: lead}
+		}
 		return []entry{
-			{peer: heldLog, sink: tap{}, rows: rows, groups: o.groups, flow: spec(ownRows)},
-			{peer: heldQueue, sink: endpoint{path: itemPath, read: batches{}}, rows: rows, groups: itemGroups, flow: spec(itemRows)},
+			{peer: heldLog, sink: measure.Tap{}, rows: rows, groups: o.groups, flow: spec(ownRows)},
+			{peer: heldQueue, sink: measure.Endpoint{Path: peers.ItemPath, Read: measure.Batches{}}, rows: rows, groups: peers.ItemGroups, flow: spec(itemRows)},
 		}
 	},
 	measure: (*bench).measureSnapshot,
@@ -91,7 +96,7 @@ const eachSettle = "a settle"
 type costs struct {
 	kinds []statements
 	db    *pgx.Conn
-	flow  *flow
+	flow  *measure.Flow
 	looks []costLook
 }
 
@@ -104,7 +109,7 @@ type costLook struct {
 
 func (c *costs) take(ctx context.Context, at time.Duration) error {
 	l := costLook{at: at, spent: make([]cost, len(c.kinds))}
-	l.came, _ = c.flow.received()
+	l.came, _ = c.flow.Received()
 	for i, k := range c.kinds {
 		var err error
 		if l.spent[i], err = k.ask(ctx, c.db); err != nil {
@@ -127,13 +132,13 @@ func (c *costs) between(kind, from, to int) (cost, float64) {
 func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err error) {
 	peer, ok := st.peer.(counted)
 	if !ok {
-		return s, fmt.Errorf("the statements of %s are not counted", st.peer.name())
+		return s, fmt.Errorf("the statements of %s are not counted", st.peer.Name())
 	}
 	f, to, err := b.openFlow(ctx, st)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, to.close()) }()
+	defer func() { err = errors.Join(err, to.Close()) }()
 	holder, err := pgx.Connect(ctx, st.postgres)
 	if err != nil {
 		return s, err
@@ -141,8 +146,8 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 	defer func() { err = errors.Join(err, holder.Close(context.WithoutCancel(ctx))) }()
 	c := &costs{kinds: peer.kinds, db: st.db, flow: f}
 	held := -1 // the look at which the snapshot was taken
-	s, err = b.runFlow(ctx, st, f, to, look{every: min(heldLook, st.flow.lead/4), take: func(ctx context.Context, at time.Duration) error {
-		if err := c.take(ctx, at); err != nil || held >= 0 || at < st.flow.lead {
+	s, err = b.runFlow(ctx, st, f, to, look{every: min(heldLook, st.flow.Lead/4), take: func(ctx context.Context, at time.Duration) error {
+		if err := c.take(ctx, at); err != nil || held >= 0 || at < st.flow.Lead {
 			return err
 		}
 		held = len(c.looks) - 1
@@ -154,7 +159,7 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 	}
 	// Once more when the relay has ended: what it had yet to read and to settle
 	// when the last message was written belongs to these messages.
-	if err := c.take(ctx, f.elapsed()); err != nil {
+	if err := c.take(ctx, f.Elapsed()); err != nil {
 		return s, err
 	}
 	if held < 1 || held+2 > len(c.looks)-1 {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 const (
@@ -30,17 +33,17 @@ const (
 )
 
 // toSlow is Outrider with few requests at a time to a receiver that is slow.
-var toSlow = func() embedded {
-	e := toWebhook
-	e.settings = strings.Replace(e.settings, fmt.Sprint("max_requests ", hookRequests), fmt.Sprint("max_requests ", spreadRequests), 1)
-	e.settings = strings.Replace(e.settings, "the default settings: ", "", 1)
-	e.config = strings.Replace(e.config, "allow_private: true", fmt.Sprint("allow_private: true, max_requests: ", spreadRequests), 1)
+var toSlow = func() peers.Outrider {
+	e := peers.ToWebhook
+	e.Settings = strings.Replace(e.Settings, fmt.Sprint("max_requests ", peers.HookRequests), fmt.Sprint("max_requests ", spreadRequests), 1)
+	e.Settings = strings.Replace(e.Settings, "the default settings: ", "", 1)
+	e.Config = strings.Replace(e.Config, "allow_private: true", fmt.Sprint("allow_private: true, max_requests: ", spreadRequests), 1)
 	return e
 }()
 
 // several is a peer of which there are several instances.
 type several struct {
-	embedded
+	peers.Outrider
 	instances int
 }
 
@@ -52,12 +55,12 @@ var spreadScenario = &scenario{
 		return fmt.Sprintf("One route, one and %d instances, a receiver that answers after %v, %d requests at a time per instance: %d rows of %d bytes of JSON, "+
 			"written when the lanes are spread; the rate is that of the first %.0f%%, while no instance has run dry", spreadInstances, spreadDelay, spreadRequests, spreadRows(o), o.payload, 100*spreadPart)
 	},
-	peers: []peer{several{embedded: toSlow}},
+	peers: []peers.Peer{several{Outrider: toSlow}},
 	entries: func(o *options) []entry {
 		var out []entry
 		for _, n := range []int{1, spreadInstances} {
-			e := entry{peer: several{toSlow, n}, sink: endpoint{path: hookPath, delay: spreadDelay, read: webhooks{}}, rows: spreadRows(o), groups: o.groups,
-				with: fmt.Sprint(n, " instances"), flow: &flowSpec{per: spreadPer, insert: ownRows}}
+			e := entry{peer: several{toSlow, n}, sink: measure.Endpoint{Path: peers.HookPath, Delay: spreadDelay, Read: measure.Webhooks{}}, rows: spreadRows(o), groups: o.groups,
+				with: fmt.Sprint(n, " instances"), flow: &measure.FlowSpec{Per: spreadPer, Insert: ownRows}}
 			if n == 1 {
 				e.with = "1 instance"
 			}
@@ -88,13 +91,13 @@ func spreadRows(o *options) int { return max(o.hooks/5, 1) }
 func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err error) {
 	peer, ok := st.peer.(several)
 	if !ok {
-		return s, fmt.Errorf("there is only one %s", st.peer.name())
+		return s, fmt.Errorf("there is only one %s", st.peer.Name())
 	}
 	f, to, err := b.openFlow(ctx, st)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, to.close()) }()
+	defer func() { err = errors.Join(err, to.Close()) }()
 	var relays []*process
 	defer func() {
 		for _, p := range relays {
@@ -131,7 +134,7 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 		}
 		used.cpu, used.peak = used.cpu+one.cpu, max(used.peak, one.peak)
 	}
-	if err := f.verify(); err != nil {
+	if err := f.Verify(); err != nil {
 		return s, fmt.Errorf("the run does not count: %w", err)
 	}
 	whole := newSample(st.rows, elapsed, used)
@@ -144,7 +147,7 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 // or too much time has gone.
 func (st *stage) awaitSpread(ctx context.Context, instances int) (owners int, err error) {
 	limit := time.Now().Add(spreadLimit)
-	err = poll(ctx, 2*spreadLimit, "no instance has taken the route's lanes", func() (bool, error) {
+	err = measure.Poll(ctx, 2*spreadLimit, "no instance has taken the route's lanes", func() (bool, error) {
 		var lanes, most, least int
 		err := st.db.QueryRow(ctx, `SELECT count(*), coalesce(sum(n), 0), coalesce(max(n), 0), coalesce(min(n), 0)
 			FROM (SELECT count(*) AS n FROM outrider_cursor WHERE owner IS NOT NULL GROUP BY owner) o`).Scan(&owners, &lanes, &most, &least)

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
 )
 
 // The retention of the scenario sustained, and how it writes.
@@ -17,10 +20,10 @@ const (
 )
 
 // retaining is Outrider that removes what it has delivered.
-var retaining = func() embedded {
-	e := toKafka
-	e.settings += fmt.Sprintf("; retention: {mode: partitions, keep: %v, every: 1s, partition_rows: %d}", sustainedKeep, partitionRows)
-	e.config = strings.Replace(e.config, "url: {postgres}", fmt.Sprintf("url: {postgres}, retention: {mode: partitions, keep: %v, every: 1s, partition_rows: %d}",
+var retaining = func() peers.Outrider {
+	e := peers.ToKafka
+	e.Settings += fmt.Sprintf("; retention: {mode: partitions, keep: %v, every: 1s, partition_rows: %d}", sustainedKeep, partitionRows)
+	e.Config = strings.Replace(e.Config, "url: {postgres}", fmt.Sprintf("url: {postgres}, retention: {mode: partitions, keep: %v, every: 1s, partition_rows: %d}",
 		sustainedKeep, partitionRows), 1)
 	return e
 }()
@@ -31,12 +34,12 @@ var sustainedScenario = &scenario{
 	about: "How long messages take, and how large the table gets, when as many go out as come in for a long time.",
 	title: func(o *options) string {
 		return fmt.Sprintf("In and out at the same time: %d messages per second of %d bytes of JSON for %v, in transactions of %d on %d connections; "+
-			"retention and autovacuum at work; the first %v do not count", o.rate, o.payload, o.sustain, sustainedPer, flowWriters, sustainedLead)
+			"retention and autovacuum at work; the first %v do not count", o.rate, o.payload, o.sustain, sustainedPer, measure.FlowWriters, sustainedLead)
 	},
-	peers: []peer{retaining},
+	peers: []peers.Peer{retaining},
 	entries: func(o *options) []entry {
-		spec := &flowSpec{rate: o.rate, per: sustainedPer, insert: ownRows, lead: min(sustainedLead, o.sustain/4)}
-		return []entry{{peer: retaining, sink: tap{}, rows: max(int(float64(o.rate)*o.sustain.Seconds()), 1), groups: o.groups,
+		spec := &measure.FlowSpec{Rate: o.rate, Per: sustainedPer, Insert: ownRows, Lead: min(sustainedLead, o.sustain/4)}
+		return []entry{{peer: retaining, sink: measure.Tap{}, rows: max(int(float64(o.rate)*o.sustain.Seconds()), 1), groups: o.groups,
 			with: fmt.Sprintf("%d msgs/s wanted", o.rate), flow: spec}}
 	},
 	measure: (*bench).measureSustained,
@@ -86,7 +89,7 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, to.close()) }()
+	defer func() { err = errors.Join(err, to.Close()) }()
 	table, indexes := curve{Name: "table"}, curve{Name: "indexes"}
 	var most, now float64
 	s, err = b.runFlow(ctx, st, f, to, look{every: time.Second, take: func(ctx context.Context, at time.Duration) error {
@@ -103,7 +106,7 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 	if err != nil {
 		return s, err
 	}
-	delays := f.delays()
+	delays := f.Delays()
 	half, tail := overTime("p50", delays, 0.5), overTime("p99", delays, 0.99)
 	worst := 0.0
 	for _, p := range tail.Points {
@@ -117,9 +120,9 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 }
 
 // overTime is a quantile of the delays for each second in which messages were committed.
-func overTime(name string, delays delayTimes, share float64) curve {
+func overTime(name string, delays measure.DelayTimes, share float64) curve {
 	c := curve{Name: name}
-	delays.overTime(share, time.Second, func(since, took time.Duration) {
+	delays.OverTime(share, time.Second, func(since, took time.Duration) {
 		c.Points = append(c.Points, point{since.Seconds(), milliseconds(took)})
 	})
 	return c

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outriderhq/outrider/bench/measure"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -15,16 +17,16 @@ type stage struct {
 	payload  int // bytes of a message
 	db       *pgx.Conn
 	postgres string // URL of the database
-	check    *checker
+	check    *measure.Checker
 	written  int // messages, when they are written one by one
 	drop     func() error
 }
 
 // newStage creates the database and fills it. Close drops it.
-func newStage(ctx context.Context, s *servers, sc *scenario, e entry, o *options) (*stage, error) {
-	st := &stage{entry: e, scenario: sc, payload: o.payload, check: newChecker()}
+func newStage(ctx context.Context, s *measure.Servers, sc *scenario, e entry, o *options) (*stage, error) {
+	st := &stage{entry: e, scenario: sc, payload: o.payload, check: measure.NewChecker()}
 	var err error
-	if st.postgres, st.drop, err = s.createDatabase(ctx); err != nil {
+	if st.postgres, st.drop, err = s.CreateDatabase(ctx); err != nil {
 		return nil, err
 	}
 	if err := st.fill(ctx); err != nil {
@@ -35,7 +37,7 @@ func newStage(ctx context.Context, s *servers, sc *scenario, e entry, o *options
 
 // String says what runs, for progress and errors.
 func (st *stage) String() string {
-	text := fmt.Sprintf("%s, %d rows", st.peer.name(), st.rows)
+	text := fmt.Sprintf("%s, %d rows", st.peer.Name(), st.rows)
 	if st.with != "" {
 		text += ", " + st.with
 	}
@@ -55,10 +57,10 @@ func (st *stage) fill(ctx context.Context) (err error) {
 	if loads {
 		events = 0
 	}
-	if err := writeEvents(ctx, st.db, events, st.groups, st.payload); err != nil {
+	if err := measure.WriteEvents(ctx, st.db, events, st.groups, st.payload); err != nil {
 		return err
 	}
-	if err := st.peer.create(ctx, st.db); err != nil {
+	if err := st.peer.Create(ctx, st.db); err != nil {
 		return err
 	}
 	if loads {
@@ -75,7 +77,7 @@ func (st *stage) fill(ctx context.Context) (err error) {
 
 // expect gives the checker what must arrive.
 func (st *stage) expect(ctx context.Context, backlog int) error {
-	rows, err := st.db.Query(ctx, st.peer.backlog())
+	rows, err := st.db.Query(ctx, st.peer.Backlog())
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (st *stage) expect(ctx context.Context, backlog int) error {
 	n := 0
 	for ; rows.Next(); n++ {
 		v := rows.RawValues()
-		if err := st.check.expect(v[0], v[1]); err != nil {
+		if err := st.check.Expect(v[0], v[1]); err != nil {
 			return err
 		}
 	}
@@ -98,23 +100,23 @@ func (st *stage) expect(ctx context.Context, backlog int) error {
 
 // reset brings the stage to where it was before the first run.
 func (st *stage) reset(ctx context.Context) error {
-	if err := st.peer.rewind(ctx, st.db); err != nil {
+	if err := st.peer.Rewind(ctx, st.db); err != nil {
 		return err
 	}
-	st.check.reset()
+	st.check.Reset()
 	_, err := st.db.Exec(ctx, "CHECKPOINT")
 	return err
 }
 
 // examine compares what arrived with what had to, and asks the table.
-func (st *stage) examine(ctx context.Context, to receiver) error {
-	if err := to.examine(ctx, st.check); err != nil {
+func (st *stage) examine(ctx context.Context, to measure.Receiver) error {
+	if err := to.Examine(ctx, st.check); err != nil {
 		return err
 	}
 	_, unordered := st.peer.(disorderly)
-	err := st.check.err(unordered)
+	err := st.check.Err(unordered)
 	if v, ok := st.peer.(verifier); ok && err == nil {
-		err = v.verify(ctx, st.db)
+		err = v.Verify(ctx, st.db)
 	}
 	if err != nil {
 		return fmt.Errorf("the run does not count: %w", err)
@@ -128,31 +130,31 @@ func (st *stage) close() error {
 	}
 	err := st.drop()
 	if c, ok := st.peer.(cleaning); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), measure.CleanupLimit)
 		defer cancel()
-		err = errors.Join(err, c.clean(ctx, st.postgres))
+		err = errors.Join(err, c.Clean(ctx, st.postgres))
 	}
 	return err
 }
 
 // loading is a peer that fills its own table, which is faster than by way of
-// [eventTable].
+// [measure.EventTable].
 type loading interface {
 	load(ctx context.Context, db *pgx.Conn, e entry, size int) error
 }
 
 // verifier is a peer whose table shows afterwards the outcome of the rows.
 type verifier interface {
-	// verify returns an error unless the table says of every row that it was
+	// Verify returns an error unless the table says of every row that it was
 	// delivered.
-	verify(ctx context.Context, db *pgx.Conn) error
+	Verify(ctx context.Context, db *pgx.Conn) error
 }
 
 // cleaning is a peer that has made more than the stage's database, which has an URL.
 type cleaning interface {
-	clean(ctx context.Context, postgres string) error
+	Clean(ctx context.Context, postgres string) error
 }
 
 // disorderly is a peer that does not keep the order within groups: its runs
 // count although messages came out of order.
-type disorderly interface{ disorderly() }
+type disorderly interface{ Disorderly() }

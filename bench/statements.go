@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/outriderhq/outrider/bench/measure"
+	"github.com/outriderhq/outrider/bench/peers"
+
 	"github.com/jackc/pgx/v5"
 )
 
 // counted is Outrider on a database whose server counts what statements cost.
 type counted struct {
-	embedded
+	peers.Outrider
 	kinds []statements
 }
 
@@ -32,9 +35,9 @@ var (
 	}
 )
 
-// provide asks whether the server counts statements.
-func (counted) provide(ctx context.Context, s *servers, _ func(string, ...any)) error {
-	return s.on(ctx, func(ctx context.Context, db *pgx.Conn) error {
+// Provide asks whether the server counts statements.
+func (counted) Provide(ctx context.Context, s *measure.Servers, _ func(string, ...any)) error {
+	return s.On(ctx, func(ctx context.Context, db *pgx.Conn) error {
 		var libraries string
 		if err := db.QueryRow(ctx, "SHOW shared_preload_libraries").Scan(&libraries); err != nil {
 			return err
@@ -46,8 +49,8 @@ func (counted) provide(ctx context.Context, s *servers, _ func(string, ...any)) 
 	})
 }
 
-func (c counted) create(ctx context.Context, db *pgx.Conn) error {
-	if err := c.embedded.create(ctx, db); err != nil {
+func (c counted) Create(ctx context.Context, db *pgx.Conn) error {
+	if err := c.Outrider.Create(ctx, db); err != nil {
 		return err
 	}
 	_, err := db.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
