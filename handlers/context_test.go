@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/lanectx"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
 	"github.com/outriderhq/outrider/outbox"
 )
 

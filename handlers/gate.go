@@ -7,11 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/lanectx"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/lanectx"
 	"github.com/outriderhq/outrider/outbox"
 )
 

@@ -177,9 +177,7 @@ func (b *Breaker) start() {
 	if b.Failures <= 0 && b.Ratio <= 0 {
 		b.Failures = DefaultFailures
 	}
-	if b.Open <= 0 {
-		b.Open = DefaultOpen
-	}
+	b.Open = positive(b.Open, DefaultOpen)
 	if b.Logger == nil {
 		b.Logger = slog.Default()
 	}
@@ -189,12 +187,7 @@ func (b *Breaker) start() {
 		IsExcluded: func(err error) bool { return errors.Is(err, errNothing) },
 	}
 	if b.Ratio > 0 {
-		if b.Requests <= 0 {
-			b.Requests = DefaultRequests
-		}
-		if b.Interval <= 0 {
-			b.Interval = DefaultInterval
-		}
+		b.Requests, b.Interval = positive(b.Requests, DefaultRequests), positive(b.Interval, DefaultInterval)
 		settings.Interval, settings.BucketPeriod = b.Interval, max(b.Interval/10, 1)
 	}
 	b.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings)

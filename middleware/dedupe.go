@@ -121,12 +121,8 @@ func (d *Dedupe) Middleware(h message.HandlerFunc) message.HandlerFunc {
 }
 
 func (d *Dedupe) start() {
-	if d.Window <= 0 {
-		d.Window = DefaultWindow
-	}
-	if d.Max <= 0 {
-		d.Max = DefaultRemembered
-	}
+	d.Window = positive(d.Window, DefaultWindow)
+	d.Max = positive(d.Max, DefaultRemembered)
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}

@@ -214,15 +214,9 @@ func (r Retry) backoff(number int) time.Duration {
 // withDefaults returns the policy with defaults in place of zero and wrong
 // values.
 func (r Retry) withDefaults() Retry {
-	if r.Attempts <= 0 {
-		r.Attempts = DefaultAttempts
-	}
-	if r.Base <= 0 {
-		r.Base = DefaultBase
-	}
-	if r.Max <= 0 {
-		r.Max = DefaultMax
-	}
+	r.Attempts = positive(r.Attempts, DefaultAttempts)
+	r.Base = positive(r.Base, DefaultBase)
+	r.Max = positive(r.Max, DefaultMax)
 	if !between(r.Factor, 1, math.MaxFloat64) {
 		r.Factor = DefaultFactor
 	}
@@ -230,6 +224,14 @@ func (r Retry) withDefaults() Retry {
 		r.Jitter = DefaultJitter
 	}
 	return r
+}
+
+// positive returns v, or the default if v is zero or negative.
+func positive[N int | time.Duration](v, otherwise N) N {
+	if v > 0 {
+		return v
+	}
+	return otherwise
 }
 
 // calledOff reports whether the context was cancelled, other than by its deadline.

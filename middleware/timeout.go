@@ -1,10 +1,15 @@
 package middleware
 
 import (
+	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/internal/lanectx"
 )
 
 // DefaultLimit is the default of [Timeout].
@@ -63,3 +68,102 @@ func (t Timeout) DeliveryLimit() time.Duration {
 	}
 	return t.Limit
 }
+
+// lazyContext is a context with a deadline that costs one allocation until
+// more is needed. Deadline, Err and Value are answered from its fields
+// while it lasts; the first call of Done, or of Err after it ended, arms it:
+// it creates an ordinary context.WithDeadline and from then on only passes
+// calls on.
+//
+// Because Value is passed on too, package context finds its own cancelCtx
+// behind the Done channel: contexts derived from this one attach to that
+// directly, without the goroutine that a foreign context costs.
+type lazyContext struct {
+	parent   context.Context
+	deadline time.Time
+	limit    any // a time.Duration, answered for lanectx.Limit
+
+	armed atomic.Pointer[context.Context] // nil until armed
+	ended atomic.Bool
+
+	mu     sync.Mutex // serialises arm and end
+	cancel context.CancelFunc
+}
+
+// Deadline returns the earlier of the parent's deadline and its own.
+func (c *lazyContext) Deadline() (time.Time, bool) {
+	if d, ok := c.parent.Deadline(); ok && d.Before(c.deadline) {
+		return d, true
+	}
+	return c.deadline, true
+}
+
+// Done arms the context.
+func (c *lazyContext) Done() <-chan struct{} { return c.arm().Done() }
+
+// Err returns nil while the context lasts. Its first other answer
+// must hold forever and agree with Done, so it is left to the armed context.
+func (c *lazyContext) Err() error {
+	if ctx := c.armed.Load(); ctx != nil {
+		return (*ctx).Err()
+	}
+	if !c.ended.Load() && c.parent.Err() == nil && time.Now().Before(c.deadline) {
+		return nil
+	}
+	return c.arm().Err()
+}
+
+// Value answers lanectx.Limit with the shortest limit, its own or an outer
+// timeout's, and everything else from the parent.
+func (c *lazyContext) Value(key any) any {
+	if key == lanectx.Limit {
+		own, _ := c.limit.(time.Duration)
+		if outer, ok := lanectx.LimitOf(c.parent); ok && outer < own {
+			return outer
+		}
+		return c.limit
+	}
+	if ctx := c.armed.Load(); ctx != nil {
+		return (*ctx).Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+// arm returns the ordinary context, creating it on the first call.
+func (c *lazyContext) arm() context.Context {
+	if ctx := c.armed.Load(); ctx != nil {
+		return *ctx
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx := c.armed.Load(); ctx != nil {
+		return *ctx
+	}
+	var ctx context.Context
+	if c.ended.Load() {
+		// Asked for the first time after the handler returned: that is what
+		// ended it, although its deadline or parent may have passed since.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(context.WithoutCancel(c.parent))
+		cancel()
+	} else {
+		ctx, c.cancel = context.WithDeadline(c.parent, c.deadline)
+	}
+	c.armed.Store(&ctx)
+	return ctx
+}
+
+// end cancels the context, armed or not.
+func (c *lazyContext) end() {
+	c.mu.Lock()
+	c.ended.Store(true)
+	cancel := c.cancel
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// Quiet reports to a lane with a quiet parent that only the limit is added, which
+// does not run while a message waits for its turn.
+func (c *lazyContext) Quiet() bool { return lanectx.IsQuiet(c.parent) }

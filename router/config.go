@@ -55,18 +55,10 @@ func (c Config) WithDefaults() Config {
 		host, _ := os.Hostname() // a ULID alone does
 		c.Instance = host + "-" + ulid.Make().String()
 	}
-	if c.Memory <= 0 {
-		c.Memory = DefaultMemory
-	}
-	if c.Lease <= 0 {
-		c.Lease = DefaultLease
-	}
-	if c.SettleInterval <= 0 {
-		c.SettleInterval = DefaultSettleInterval
-	}
-	if c.DrainTimeout <= 0 {
-		c.DrainTimeout = DefaultDrainTimeout
-	}
+	c.Memory = positive(c.Memory, DefaultMemory)
+	c.Lease = positive(c.Lease, DefaultLease)
+	c.SettleInterval = positive(c.SettleInterval, DefaultSettleInterval)
+	c.DrainTimeout = positive(c.DrainTimeout, DefaultDrainTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -74,4 +66,12 @@ func (c Config) WithDefaults() Config {
 		c.Redact = func(address string) string { return address }
 	}
 	return c
+}
+
+// positive returns v, or the default if v is zero or negative.
+func positive[N int | int64 | time.Duration](v, otherwise N) N {
+	if v > 0 {
+		return v
+	}
+	return otherwise
 }

@@ -139,21 +139,13 @@ type Poll struct {
 
 // WithDefaults returns what zero and wrong values stand for.
 func (p Poll) WithDefaults() Poll {
-	if p.Batch <= 0 {
-		p.Batch = 5000
-	}
-	if p.Min <= 0 {
-		p.Min = time.Millisecond
-	}
-	if p.After <= 0 {
-		p.After = 3
-	}
+	p.Batch = positive(p.Batch, 5000)
+	p.Min = positive(p.Min, time.Millisecond)
+	p.After = positive(p.After, 3)
 	if p.Factor < 1 {
 		p.Factor = 2
 	}
-	if p.Max <= 0 {
-		p.Max = time.Second
-	}
+	p.Max = positive(p.Max, time.Second)
 	return p
 }
 
@@ -188,18 +180,10 @@ type Claims struct {
 
 // WithDefaults returns what zero and wrong values stand for.
 func (c Claims) WithDefaults() Claims {
-	if c.InMemory <= 0 {
-		c.InMemory = 1000
-	}
-	if c.PerGroup <= 0 {
-		c.PerGroup = max(c.InMemory/4, 1)
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 5 * time.Minute
-	}
-	if c.Recover <= 0 {
-		c.Recover = time.Minute
-	}
+	c.InMemory = positive(c.InMemory, 1000)
+	c.PerGroup = positive(c.PerGroup, max(c.InMemory/4, 1))
+	c.Timeout = positive(c.Timeout, 5*time.Minute)
+	c.Recover = positive(c.Recover, time.Minute)
 	return c
 }
 
@@ -220,15 +204,9 @@ func (r *Route) setDefaults() {
 	if r.Pace != (Poll{}) {
 		r.Pace = r.Pace.WithDefaults()
 	}
-	if r.Window <= 0 {
-		r.Window = DefaultWindow
-	}
-	if r.Attempts <= 0 {
-		r.Attempts = middleware.DefaultAttempts
-	}
-	if r.SendTimeout <= 0 {
-		r.SendTimeout = DefaultSendTimeout
-	}
+	r.Window = positive(r.Window, DefaultWindow)
+	r.Attempts = positive(r.Attempts, middleware.DefaultAttempts)
+	r.SendTimeout = positive(r.SendTimeout, DefaultSendTimeout)
 }
 
 func (r *Route) validate() error {

@@ -176,7 +176,7 @@ func (r *Router) Notice(store adapters.StateStore) {
 // ProbeNow tries an address of a route that is down, as status shows it, at once. It returns false when no probe was planned.
 func (r *Router) ProbeNow(route, address string) bool {
 	i := slices.IndexFunc(r.routes, func(rt *wired) bool { return rt.Name == route })
-	return i >= 0 && r.routes[i].ProbeNow(address)
+	return i >= 0 && r.routes[i].Health.ProbeNow(address)
 }
 
 // Announce prepares an INSERT into the table of a queue, see [outbox.HotPath]. nil: its rows are left to the poll.

@@ -237,79 +237,6 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 	s.StateError = cmp.Or(s.StateError, c.ledger.refusal())
 }
 
-// wanted is which rows find a lane, as of the beginning of a claim. A route
-// whose lane is not ours or whose memory is spent is closed for as long as the
-// claim takes, and a group that is paused stays so: were it opened on the way, rows
-// could overtake others that were refused before.
-//
-// The rows of a claim belong to the sessions of its beginning. A later one of the same lane may have begun after
-// another instance had it, and a queue whose tables have no claims may have looked before that.
-type wanted struct {
-	routes    []*lane.Route
-	sessions  [][adapters.Slots]*lane.Session // of lanes that are ours, by route
-	open      [][adapters.Slots]bool          // by route
-	any       bool                            // there is an open one
-	paused    []*lane.PausedGroups            // by route
-	slots     []int                           // of lanes that are ours, of any route
-	spent     bool                            // a route is closed for want of memory
-	unmatched int64
-}
-
-func (c *Claimer) wanted() *wanted {
-	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes))}
-	w.sessions, _ = c.sessions()
-	var own [adapters.Slots]bool
-	for i, rt := range c.routes {
-		w.paused = append(w.paused, rt.Paused())
-		spent := rt.Share.Spent(int64(c.rowCost))
-		w.spent = w.spent || spent
-		for slot, s := range w.sessions[i] {
-			if s != nil {
-				own[slot], w.open[i][slot] = true, !spent
-				w.any = w.any || !spent
-			}
-		}
-	}
-	for slot, ours := range own {
-		if ours {
-			w.slots = append(w.slots, slot)
-		}
-	}
-	return w
-}
-
-// sessions are those that work now, by route. A row claimed for a lane that is stopping would only go back.
-func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
-	out = make([][adapters.Slots]*lane.Session, len(c.routes))
-	for i, rt := range c.routes {
-		for slot, l := range rt.Lanes {
-			if s := l.Session(); s != nil && s.Context().Err() == nil {
-				out[i][slot], works = s, true
-			}
-		}
-	}
-	return out, works
-}
-
-// route is the index of the first route that matches; -1: none.
-func (w *wanted) route(row *adapters.Row) int {
-	for i, rt := range w.routes {
-		if rt.Match(row) {
-			return i
-		}
-	}
-	return -1
-}
-
-func (w *wanted) match(row *adapters.Row) bool {
-	i := w.route(row)
-	if i < 0 {
-		w.unmatched++
-		return false
-	}
-	return w.open[i][adapters.SlotOf(row.Group, row.ID)] && !w.paused[i].Has(row.Group)
-}
-
 // Flush writes the last results: afterwards nothing is marked as claimed by us.
 // A database that is away for a moment is tried again until drain ends.
 func (c *Claimer) Flush(drain context.Context) error {
@@ -318,4 +245,56 @@ func (c *Claimer) Flush(drain context.Context) error {
 			"until they are taken for stuck (after %v), and may be delivered again: %w", c.ledger.size(), c.claims.Timeout, err)
 	}
 	return nil
+}
+
+// limit is how many rows may be claimed now. Little room is not worth a claim,
+// unless there has been no more for a while.
+func (c *Claimer) limit(now time.Time, open bool) int {
+	held := c.ledger.size()
+	if held >= c.claims.InMemory/2 || !open {
+		c.evictBlocked(now, !open)
+		held = c.ledger.size()
+	}
+	if !open {
+		return 0
+	}
+	room := c.claims.InMemory - held
+	switch {
+	case room >= max(min(c.poll.Batch, c.claims.InMemory/4), 1):
+		c.short = time.Time{}
+	case c.short.IsZero():
+		c.short = now
+		return 0
+	case now.Sub(c.short) < lane.EvictionPause:
+		return 0
+	}
+	// An eighth is left to payloads that are larger than those of late.
+	cost := max(c.rowCost, float64(c.overhead()))
+	affordable := max(int(float64(c.free())*7/8/cost), 1)
+	return max(min(room, c.batch, affordable), 0)
+}
+
+// overhead is what a row of the costliest route takes beside its payload.
+func (c *Claimer) overhead() (most int64) {
+	for _, rt := range c.routes {
+		most = max(most, rt.Overhead())
+	}
+	return most
+}
+
+// smallClaim is the size from which claims grow, where Poll.Batch allows that.
+const smallClaim = 128
+
+// grow doubles the next claim after one that came back full, up to Poll.Batch. One that brought a quarter keeps its size: the bound of
+// a table may have been in the way. Otherwise the next one begins small: until a claim is back there is nothing to deliver.
+// Polls at a fixed interval take what they may at once.
+func (c *Claimer) grow(rows, limit int) {
+	switch {
+	case c.poll.Fixed():
+		c.batch = c.poll.Batch
+	case rows >= limit:
+		c.batch = min(2*c.batch, c.poll.Batch)
+	case rows < limit/4:
+		c.batch = min(max(c.poll.Batch/8, smallClaim), c.poll.Batch)
+	}
 }

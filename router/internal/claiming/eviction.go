@@ -43,7 +43,7 @@ func (c *Claimer) evictBlocked(now time.Time, spent bool) {
 		return
 	}
 	pause := lane.LeaveFor(0)
-	if slices.ContainsFunc(c.routes, (*lane.Route).AddressesDown) {
+	if slices.ContainsFunc(c.routes, func(rt *lane.Route) bool { return rt.Health.Down() }) {
 		pause = lane.LeaveFor(c.eviction.rounds)
 		c.eviction.rounds++
 	}

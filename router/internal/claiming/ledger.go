@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/shorten"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/shorten"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"

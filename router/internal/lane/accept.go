@@ -110,3 +110,17 @@ func (s *Session) enterLocked(it *Item) {
 	s.gate.Enter(&it.Ticket, it.key)
 	s.runner.pushLocked(it)
 }
+
+// MoveTo sets where the next read begins, after a read that yielded no
+// more for it; whole: there was no more as of the cursor's snapshot. A session that stops has not taken what the read yielded, and must
+// not pass it.
+func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained, whole bool) {
+	s.session.mu.Lock()
+	defer s.session.mu.Unlock()
+	if s.session.runner.stopping {
+		return
+	}
+	s.Fetched, s.Order, s.Drained, s.whole = c, order, drained, whole
+	s.catchUp()
+	s.forgetGone()
+}

@@ -77,8 +77,8 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 				s.mu.Lock()
 				s.gate.Enter(&stays.Ticket, stays.key)
 				s.progress.extra++
-				rt.health.Unavailable("main", gone, time.Time{}, outbox.Verdict{Err: errInjected}, false)
-				rt.health.Unavailable("main", stays, time.Time{}, outbox.Verdict{Err: errInjected}, false)
+				rt.Health.Unavailable("main", gone, time.Time{}, outbox.Verdict{Err: errInjected}, false)
+				rt.Health.Unavailable("main", stays, time.Time{}, outbox.Verdict{Err: errInjected}, false)
 				s.mu.Unlock()
 				time.Sleep(time.Minute)
 				if got := dest.received(); len(got) != 1 || got[0] != "stays" {
@@ -111,7 +111,7 @@ func TestG10_AnOutageBeginsWithTheFirstAttemptThatFailed(t *testing.T) {
 		arrive(s, 1, 2, 3)
 		for range 10 {
 			time.Sleep(31 * time.Second)
-			status := s.Route.health.Status(textOf)
+			status := s.Route.Health.Status(textOf)
 			if len(status) != 1 || !status[0].Since.Equal(began) {
 				t.Fatalf("after %v: %+v, want an address that is down since the beginning", time.Since(began), status)
 			}

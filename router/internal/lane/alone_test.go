@@ -28,7 +28,7 @@ func alone(t *testing.T, cfg Config) (s *Session, stop func()) {
 	s.Start()
 	return s, func() {
 		s.Stop(context.Background())
-		rt.StopProbing()
+		rt.Health.Close()
 	}
 }
 

@@ -2,7 +2,6 @@ package lane
 
 import (
 	"slices"
-	"time"
 
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
@@ -51,29 +50,6 @@ func (it *Item) Charge(charges []*Charge) []*Charge {
 	return charges
 }
 
-// giveBack returns the attempts to the message, because its address was at fault. A chain may
-// have read the number of its attempt, so the message gets them when the chain has returned;
-// one in the parking, when its row is read.
-func (c *Charge) giveBack() {
-	s := c.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch it := c.item; {
-	case c.handle == nil && s.lost:
-	case it != nil && it.death != nil: // too late
-	case c.handle != nil:
-		for range c.n {
-			if again := s.origin.GiveBack(c.handle); again != nil && again.Session == s {
-				again.credit(1)
-			}
-		}
-	case it != nil:
-		it.credit(c.n)
-	case c.row != parkedgroup.Row{}:
-		s.parking.credit(c)
-	}
-}
-
 // credit gives attempts back to an item: at once, unless its chain runs.
 func (it *Item) credit(n int) {
 	it.credits += n
@@ -99,25 +75,4 @@ func (it *Item) uncharge() {
 	if it.phase == parked {
 		c.group, c.row = it.parkedKey(), it.parkedRow()
 	}
-}
-
-// credit notes that attempts are to be given back to a message in the parking. Its row is
-// corrected when it is read, which is at once unless its group is on its way back.
-func (p *parking) credit(c *Charge) {
-	g := p.groups.All()[c.group]
-	if g == nil {
-		return
-	}
-	g.Credits.Give(c.row.Seq, c.n)
-	if g.Movable() {
-		p.groups.Again(g, time.Time{})
-	}
-}
-
-// repay gives an item what it and its row are owed, while its chain does not run.
-func (p *parking) repay(it *Item) {
-	if g := p.groups.All()[it.parkedKey()]; g != nil && it.seq != 0 {
-		it.credits += g.Credits.Take(it.seq)
-	}
-	it.repay()
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/health"
+	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
 // conclude decides what becomes of messages whose chains have returned: the error of each
@@ -37,7 +38,7 @@ func (s *Session) sendToPoison(it *Item) {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.Route.notePanic(err)
-		s.cutoff.note(outbox.VerdictOf(err).Outcome)
+		s.runner.endedAs(outbox.VerdictOf(err).Outcome)
 	}
 	s.runner.endLocked()
 	s.outcomes.sent(it, pause, err)
@@ -63,5 +64,54 @@ func (f *followUp) run(r *Route) {
 	if f.Back {
 		r.Kick()
 		r.readmit()
+	}
+}
+
+// Rerun runs the chain of an item again, when its pause is over or its address is back; false if it has left the lane.
+func (it *Item) Rerun() bool {
+	s := it.Session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runner.stopping || it.gone() {
+		return false
+	}
+	it.resume()
+	s.parking.repay(it)
+	s.runner.pushLocked(it)
+	s.runner.proceedLocked()
+	return true
+}
+
+// giveBack returns the attempts to the message, because its address was at fault. A chain may
+// have read the number of its attempt, so the message gets them when the chain has returned;
+// one in the parking, when its row is read.
+func (c *Charge) giveBack() {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch it := c.item; {
+	case c.handle == nil && s.lost:
+	case it != nil && it.death != nil: // too late
+	case c.handle != nil:
+		for range c.n {
+			if again := s.origin.GiveBack(c.handle); again != nil && again.Session == s {
+				again.credit(1)
+			}
+		}
+	case it != nil:
+		it.credit(c.n)
+	case c.row != parkedgroup.Row{}:
+		s.parking.credit(c)
+	}
+}
+
+// readmit lets parked groups of the route, and those that were put back to
+// make room, try again.
+func (r *Route) readmit() {
+	r.Feeder.AddressBack()
+	for _, s := range r.Sessions() {
+		s.mu.Lock()
+		s.parking.groups.Readmit()
+		s.mu.Unlock()
 	}
 }

@@ -10,23 +10,24 @@
 // [Origin] and free room to a [Feeder], and asks a [Lease] whether it may still
 // send. Package settling writes for it.
 //
-// # Parts of a session
+// # Parts
 //
-// A session consists of parts. Each has its state and its file; a part uses those below it in
-// this list, calls nothing above it, and returns what is left to be done. The session takes
-// the mutex, passes what one part returns to the next, and runs the goroutines.
+// Each part has its state and its files. Item, route and progress do not use outcomes and parking;
+// what is left to be done for other sessions is returned as a followUp, which conclude.go runs without any mutex.
 //
-//	outcomes   outcomes.go      what becomes of an item: verdict to settled, parked, held, tried again
-//	pump       pump.go          reads parked messages back when their groups are due
-//	parking    parking.go       messages that wait in the state store; package parkedgroup has the states of their
-//	                            groups, charge.go attempts that are given back because their address was at fault
-//	runner     workers.go       which chains run
+//	session    session.go       begins and ends, takes the mutex, and runs the goroutines; accept.go, hot.go: messages come
+//	                            in; conclude.go: chains return; commands.go, eviction.go, trace.go: on request;
+//	                            transaction.go, transaction_cursor.go: delivering and settling commit together
+//	outcomes   outcomes.go      the verdict on an item, carried out: settled, parked, held, tried again; workers.go and
+//	                            deliver_first.go run the chains
+//	parking    parking.go       messages that wait in the state store; pump.go reads them back when they are due
 //	progress   progress.go      what is in flight, settled and written; stream.go a cursor
-//	cutoff     cutoff.go        what is unknown after a stop that could wait no longer
+//	item       item.go          a message in the lane; item_phase.go, where it changes its phase; charge.go, attempts
+//	                            that are given back because their address was at fault
+//	route      route.go         what lanes have in common; lane.go, poison.go, pauses.go, stats.go, contracts.go
 //
-// An [Item] changes its phase in item_phase.go only. The addresses of a route are shared by its
-// sessions (package health). Work for other
-// sessions is returned as a followUp, which conclude.go runs without any mutex.
+// Two state machines know no session: package parkedgroup has the states of groups in the parking, package health those of the addresses
+// of a route, which its sessions share.
 //
 // # Locks
 //
@@ -36,6 +37,5 @@
 // they call a session. Middleware runs without any of them.
 //
 // Methods of a session, its runner and its pump take the session's mutex themselves, unless
-// their names end in Locked: those are called with it. The other parts are guarded by it as a
-// whole, and all of their methods are called with it.
+// their names end in Locked: those are called with it. So are all methods of outcomes, parking and progress.
 package lane

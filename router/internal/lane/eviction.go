@@ -75,7 +75,7 @@ func (s *Session) Blockages(now time.Time, patient bool) []Blockage {
 // for their address. With waves, what is being sent waits for it like all that goes there.
 func blockedLocked(s *Session, slow time.Time, patient, waves bool) (out []Blockage) {
 	stalls := s.gate.Stalled(slow)
-	s.Route.health.Held(func(_ string, it *Item) {
+	s.Route.Health.Held(func(_ string, it *Item) {
 		if it.Session == s && it.key == "" {
 			stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
 		}

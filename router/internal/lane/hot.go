@@ -2,7 +2,6 @@ package lane
 
 import (
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 // The hot path of lanes that are read by cursor: a row comes from memory before it is read. Its item has no place in the stream until the
@@ -74,30 +73,4 @@ func (s *Stream) Claim(row adapters.HotLogRow) {
 func (s *Stream) taken(position int64) bool {
 	_, settled := s.skip[position]
 	return settled || s.hot[position] != nil
-}
-
-// meet gives an item that came from memory its place in the stream, now that its row was read; false: there is none.
-func (p *progress) meet(str *Stream, position int64, index uint64) bool {
-	it, expected := str.hot[position]
-	if expected {
-		delete(str.hot, position)
-	}
-	if it == nil {
-		return false
-	}
-	it.stream, it.index, it.ahead = str, index, false
-	p.extra--
-	return true
-}
-
-// settleAhead notes that an item has ended whose row was not read yet.
-func (p *progress) settleAhead(it *Item) {
-	if !it.ahead {
-		return
-	}
-	it.ahead = false
-	str := p.streams[0]
-	delete(str.hot, it.row.Position)
-	str.skip[it.row.Position] = struct{}{}
-	str.unwritten = settling.Concluded
 }

@@ -85,7 +85,7 @@ func (r *Route) HeldAttempts(address string) map[string]int {
 	out := map[string]int{}
 	for _, s := range r.Sessions() {
 		s.mu.Lock()
-		r.health.Held(func(name string, it *Item) {
+		r.Health.Held(func(name string, it *Item) {
 			if name == address && it.Session == s {
 				out[it.id()] = it.Attempt.Number
 			}

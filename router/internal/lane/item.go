@@ -2,15 +2,18 @@ package lane
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"time"
-
-	"github.com/outriderhq/outrider/internal/lanectx"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/internal/lanectx"
+	"github.com/outriderhq/outrider/internal/shorten"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
@@ -173,6 +176,14 @@ func (it *Item) FailProbe() (last bool) {
 	return int(it.probes) >= attempts
 }
 
+// rowSlot is the slot of the cursor row that the item came by, or is parked under.
+func (it *Item) rowSlot() int {
+	if it.stream != nil {
+		return it.stream.Slot
+	}
+	return it.slot
+}
+
 // parkedKey and parkedRow name the item's group and row in the parking.
 func (it *Item) parkedKey() parkedgroup.Key { return parkedgroup.KeyOf(it.slot, it.key, it.seq) }
 func (it *Item) parkedRow() parkedgroup.Row { return parkedgroup.Row{Slot: it.slot, Seq: it.seq} }
@@ -231,4 +242,71 @@ var itemKey any = itemKeyType{}
 func itemOf(msg *message.Message) *Item {
 	it, _ := msg.Context().Value(itemKey).(*Item)
 	return it
+}
+
+// ShortDelay is how long a message may wait for its next attempt in memory;
+// longer waits are parked.
+const ShortDelay = time.Second
+
+// ReleaseDelay keeps a chain that releases its message at once, again and
+// again, from spinning.
+const ReleaseDelay = 100 * time.Millisecond
+
+// skippedByOperator is the reason with which messages are counted whose rows were
+// taken away while they were in the lane.
+const skippedByOperator = "operator"
+
+// tryBytes bounds the error of each remembered attempt.
+const tryBytes = 500
+
+// tries are the failed attempts of an item, for its parked row. Few items have any.
+type tries struct {
+	lastError string         // of the attempts so far
+	list      []adapters.Try // never changed in place: rows that are to be written refer to it
+}
+
+// lastError is the error of the item's latest failed attempt; empty: none failed.
+func (it *Item) lastError() string {
+	if it.tries == nil {
+		return ""
+	}
+	return it.tries.lastError
+}
+
+// failed remembers the attempt under way as failed.
+func (it *Item) failed(cause error) {
+	if cause == nil {
+		return
+	}
+	if it.tries == nil {
+		it.tries = &tries{}
+	}
+	t := it.tries
+	t.lastError = textOf(cause)
+	rest := t.list[max(len(t.list)-adapters.TriesMost+1, 0):]
+	t.list = append(slices.Clone(rest), adapters.Try{Number: it.Attempt.Number, At: time.Now(), Error: shorten.To(t.lastError, tryBytes)})
+}
+
+// textOf is an error as it is kept and shown: without when the next attempt is, which is told beside it and differs each time.
+func textOf(err error) string {
+	text := err.Error()
+	if d, ok := errors.AsType[*outbox.Decision](err); ok && d.Outcome == outbox.OutcomeRetry && d.Err != nil {
+		return strings.Replace(text, d.Error(), textOf(d.Err), 1)
+	}
+	return text
+}
+
+// restore takes over what a parked row says of failed attempts.
+func (it *Item) restore(row *adapters.Parked) {
+	if row.LastError != "" || len(row.Tries) > 0 {
+		it.tries = &tries{lastError: row.LastError, list: row.Tries}
+	}
+}
+
+// remembered are the failed attempts that the item's row has.
+func (it *Item) remembered() []adapters.Try {
+	if it.tries == nil {
+		return nil
+	}
+	return it.tries.list
 }

@@ -70,18 +70,3 @@ func (w *wait) over() {
 		it.Rerun()
 	}
 }
-
-// Rerun runs the chain of an item again, when its pause is over or its address is back; false if it has left the lane.
-func (it *Item) Rerun() bool {
-	s := it.Session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runner.stopping || it.gone() {
-		return false
-	}
-	it.resume()
-	s.parking.repay(it)
-	s.runner.pushLocked(it)
-	s.runner.proceedLocked()
-	return true
-}

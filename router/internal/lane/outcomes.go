@@ -11,20 +11,8 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// ShortDelay is how long a message may wait for its next attempt in memory;
-// longer waits are parked.
-const ShortDelay = time.Second
-
-// ReleaseDelay keeps a chain that releases its message at once, again and
-// again, from spinning.
-const ReleaseDelay = 100 * time.Millisecond
-
 // defaultRetry is the backoff of routes without retry middleware.
 var defaultRetry = middleware.Retry{}
-
-// skippedByOperator is the reason with which messages are counted whose rows were
-// taken away while they were in the lane.
-const skippedByOperator = "operator"
 
 // outcomes carries out what becomes of a session's messages: it tells the address, the gate,
 // the origin, the parking and the cursor. Effects on other sessions are returned. All
@@ -35,14 +23,13 @@ type outcomes struct {
 	origin   Origin
 	gate     *handlers.Gate
 	runner   *runner
-	cutoff   *cutoff
 	parking  *parking
 	progress *progress
 }
 
 func newOutcomes(s *Session) outcomes {
 	return outcomes{route: s.Route, lane: s.Lane, origin: s.origin, gate: s.gate,
-		runner: &s.runner, cutoff: &s.cutoff, parking: &s.parking, progress: &s.progress}
+		runner: &s.runner, parking: &s.parking, progress: &s.progress}
 }
 
 // judge carries out what the error of a chain that has returned means for its item.
@@ -62,12 +49,10 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 		}
 		o.putAsideIfPaused(it)
 	} else {
-		o.route.health.Concluded(it) // parked meanwhile; it may have been a probe
+		o.route.Health.Concluded(it) // parked meanwhile; it may have been a probe
 	}
 	if follow.dead == nil {
-		if o.cutoff.done {
-			o.cutoff.note(v.Outcome)
-		}
+		o.runner.endedAs(v.Outcome)
 		o.runner.endLocked()
 	}
 	return follow
@@ -86,7 +71,7 @@ func verdict(it *Item, err error) outbox.Verdict {
 }
 
 func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
-	h := o.route.health
+	h := o.route.Health
 	defer h.Concluded(it)
 	if it.unwanted && v.Outcome != outbox.OutcomeDelivered {
 		v = outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: skippedByOperator}
@@ -192,7 +177,7 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 
 // takeBack ends the presence in the lane of an item that its origin takes back.
 func (o *outcomes) takeBack(it *Item) {
-	o.route.health.Left(it)
+	o.route.Health.Left(it)
 	o.progress.leave(it, finished)
 }
 
@@ -207,7 +192,7 @@ func (o *outcomes) skip(it *Item) {
 }
 
 func (o *outcomes) endSkipped(it *Item) {
-	o.route.health.Left(it)
+	o.route.Health.Left(it)
 	o.route.stats.skipItem(it, skippedByOperator)
 	o.gate.Leave(&it.Ticket)
 	o.finish(it, outbox.OutcomeSkipped)
@@ -265,4 +250,21 @@ func (o *outcomes) sent(it *Item, pause time.Duration, err error) {
 		cause := fmt.Errorf("%w; the message is dead because: %w", err, d.cause())
 		o.parking.park(it, adapters.ParkedRetrying, time.Now().Add(pause), cause).AwaitPoison(true)
 	}
+}
+
+// putAsideIfPaused takes a message out of the lane that would be tried again there, when its group was paused while
+// it was being sent.
+func (o *outcomes) putAsideIfPaused(it *Item) {
+	if (it.phase == backoff || it.phase == held) && o.parking.paused.Has(it.key) && !o.runner.stopping {
+		o.putAside(it)
+	}
+}
+
+// putAside has a message of a paused group wait outside of the lane, with what is behind it.
+func (o *outcomes) putAside(it *Item) {
+	if o.origin.Parks() {
+		o.parking.park(it, adapters.ParkedWaiting, time.Time{}, nil)
+		return
+	}
+	o.origin.PutBack(it)
 }

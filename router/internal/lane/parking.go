@@ -73,7 +73,7 @@ func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cau
 	}
 	for _, t := range out {
 		x := owner(t)
-		p.route.health.Left(x)
+		p.route.Health.Left(x)
 		switch {
 		case x == it:
 			p.store(x, g, status, at, cause)
@@ -213,4 +213,25 @@ func (p *parking) withRows() map[parkedgroup.Key][]*Item {
 		slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	return out
+}
+
+// credit notes that attempts are to be given back to a message in the parking. Its row is
+// corrected when it is read, which is at once unless its group is on its way back.
+func (p *parking) credit(c *Charge) {
+	g := p.groups.All()[c.group]
+	if g == nil {
+		return
+	}
+	g.Credits.Give(c.row.Seq, c.n)
+	if g.Movable() {
+		p.groups.Again(g, time.Time{})
+	}
+}
+
+// repay gives an item what it and its row are owed, while its chain does not run.
+func (p *parking) repay(it *Item) {
+	if g := p.groups.All()[it.parkedKey()]; g != nil && it.seq != 0 {
+		it.credits += g.Credits.Take(it.seq)
+	}
+	it.repay()
 }

@@ -289,3 +289,38 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 	}
 	return flight.Acks, true
 }
+
+// meet gives an item that came from memory its place in the stream, now that its row was read; false: there is none.
+func (p *progress) meet(str *Stream, position int64, index uint64) bool {
+	it, expected := str.hot[position]
+	if expected {
+		delete(str.hot, position)
+	}
+	if it == nil {
+		return false
+	}
+	it.stream, it.index, it.ahead = str, index, false
+	p.extra--
+	return true
+}
+
+// settleAhead notes that an item has ended whose row was not read yet.
+func (p *progress) settleAhead(it *Item) {
+	if !it.ahead {
+		return
+	}
+	it.ahead = false
+	str := p.streams[0]
+	delete(str.hot, it.row.Position)
+	str.skip[it.row.Position] = struct{}{}
+	str.unwritten = settling.Concluded
+}
+
+// commit notes that it is written that an item was delivered. Its chain has not returned yet.
+func (p *progress) commit(it *Item) {
+	it.committed = true
+	if it.stream == nil {
+		p.rows.Remove(it.parkedRow()) // it was stored meanwhile, perhaps
+	}
+	p.detach(it)
+}

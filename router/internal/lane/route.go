@@ -9,9 +9,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/handlers"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router/internal/health"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/memory"
@@ -75,7 +75,7 @@ type Route struct {
 	settler *settling.Settler
 
 	Lanes    []*Lane
-	health   *health.Addresses[*Item, *Charge]
+	Health   *health.Addresses[*Item, *Charge]
 	refusals health.Refusals
 	paused   atomic.Pointer[PausedGroups] // nil: none is
 	poison   *poison                      // nil: dead messages are only parked
@@ -96,7 +96,7 @@ func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
 		limiter: shared.limiter(cfg.Together, o)}
-	rt.health = health.New[*Item, *Charge](health.Config{Route: cfg.Name, Log: rt.Log, Redact: rt.redact, Opened: rt.Kick})
+	rt.Health = health.New[*Item, *Charge](health.Config{Route: cfg.Name, Log: rt.Log, Redact: rt.redact, Opened: rt.Kick})
 	rt.poison = newPoison(rt)
 	rt.Share.Budget = shared.Budget
 	for i, slots := range rt.laneSlots() {
@@ -219,7 +219,7 @@ func (r *Route) Kick() {
 
 // allow implements [handlers.GateConfig].Allow.
 func (r *Route) allow(address string, t *handlers.Ticket) handlers.Allowance {
-	switch allowed, probe := r.health.Allow(address, owner(t)); {
+	switch allowed, probe := r.Health.Allow(address, owner(t)); {
 	case !allowed:
 		return handlers.AllowNone
 	case probe:
@@ -240,30 +240,41 @@ func (r *Route) judge(address string, tickets []*handlers.Ticket, began time.Tim
 	return r.refusals.Judge(address, identities, began, errs)
 }
 
-// ApplyPauses takes over which addresses and groups of the route are paused.
-func (r *Route) ApplyPauses(pauses []adapters.Pause) {
-	r.pauseGroups(pauses)
-	follow := followUp{Effects: r.health.Apply(pauses)}
-	follow.run(r)
+// killable lets tests kill the process before and after its deliveries. Without
+// a failpoint it costs nothing: the destination is used as it is.
+func killable(d adapters.Destination) adapters.Destination {
+	if at, _ := failpoint.Armed(); at == "" {
+		return d
+	}
+	return trapped{d}
 }
 
-// ProbeNow probes an address that is down, as it is shown, at once instead of at the time of its next probe.
-// It returns false if no probe is planned: the address is not down, paused, being probed, or has no messages.
-func (r *Route) ProbeNow(address string) bool { return r.health.ProbeNow(address) }
+// trapped is a destination with a failpoint on both sides.
+type trapped struct{ adapters.Destination }
 
-// GoneRemembered says that what [Lease].RememberGone was asked for is done.
-func (r *Route) GoneRemembered(address string) { r.health.Written(address) }
+func (t trapped) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	failpoint.Hit(failpoint.BeforeSend)
+	errs := t.Destination.Deliver(ctx, address, batch)
+	failpoint.Hit(failpoint.AfterSend)
+	return errs
+}
 
-// StopProbing ends the timers of addresses that are down.
-func (r *Route) StopProbing() { r.health.Close() }
+const (
+	// TotalChains is how many chains run at once in a process
+	// whose lanes all move. More than enough for large batches makes everything
+	// slower: what a message needs (its stack above all) has left the processor's
+	// caches when its turn comes again; see docs/experiments.md.
+	TotalChains = 1024
 
-// readmit lets parked groups of the route, and those that were put back to
-// make room, try again.
-func (r *Route) readmit() {
-	r.Feeder.AddressBack()
-	for _, s := range r.Sessions() {
-		s.mu.Lock()
-		s.parking.groups.Readmit()
-		s.mu.Unlock()
+	// LeastChains is what a lane may have, however many there are, above what fills
+	// one batch where a batch is of one group and so of one lane.
+	LeastChains = 64
+)
+
+// leastChains is what each lane of a route may have.
+func leastChains(o adapters.Ordering) int {
+	if o.Unit == adapters.UnitGroup && o.MaxMessages > 1 {
+		return min(o.MaxMessages, TotalChains) + LeastChains
 	}
+	return LeastChains
 }

@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/lanectx"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/internal/lanectx"
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 	"github.com/outriderhq/outrider/router/internal/settling"
 	"github.com/outriderhq/outrider/router/internal/signal"
@@ -37,7 +36,6 @@ type Session struct {
 	outcomes outcomes
 	parking  parking
 	progress progress
-	cutoff   cutoff
 	landed   sync.Cond // a write of the lane has its outcome; see transact
 
 	evictionLooked time.Time // when blocked groups were last looked for
@@ -103,7 +101,7 @@ func (s *Session) Stop(ctx context.Context) {
 	s.mu.Unlock()
 	cut := func() {
 		s.mu.Lock()
-		s.cutoff.done = true
+		s.runner.cut = true
 		s.mu.Unlock()
 		s.gate.Abort()
 	}
@@ -124,7 +122,7 @@ func (s *Session) Stop(ctx context.Context) {
 			s.Route.Log().Debug("closing what a lane delivered through", "lane", s.Lane.Name, "error", err)
 		}
 	}
-	s.Route.health.Forget(func(it *Item) bool { return it.Session == s }, func(c *Charge) bool { return c.session == s })
+	s.Route.Health.Forget(func(it *Item) bool { return it.Session == s }, func(c *Charge) bool { return c.session == s })
 	s.mu.Lock()
 	s.progress.giveUp()
 	s.origin.Release()
@@ -242,6 +240,18 @@ func settledLocked(s *Session, ok bool) {
 	if durable {
 		s.origin.Durable(acks, s.lost)
 		s.Route.Feeder.RoomFreed()
+	}
+}
+
+// addStats adds the session to the counters of its route.
+func addStats(s *Session, to *adapters.RouteStats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to.Lanes++
+	to.InFlight += s.progress.pending()
+	to.ParkedNow += len(s.parking.groups.All())
+	if created := earlier(s.progress.oldest(), s.parking.groups.Oldest()); !created.IsZero() {
+		to.Oldest = max(to.Oldest, time.Since(created))
 	}
 }
 

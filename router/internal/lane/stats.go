@@ -75,11 +75,7 @@ func (s *routeStats) skipItem(it *Item, reason string) {
 	s.skip(reason)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot := it.slot
-	if it.stream != nil {
-		slot = it.stream.Slot
-	}
-	s.skips.add(it.id(), slot, it.position(), reason)
+	s.skips.add(it.id(), it.rowSlot(), it.position(), reason)
 }
 
 // notePanic logs the stack of a panic, the first time that it happens at its place:
@@ -100,9 +96,6 @@ func (r *Route) CountRetried() { r.stats.retried.Add(1) }
 // CountSkipped counts a message that is not delivered, by the reason.
 func (r *Route) CountSkipped(reason string) { r.stats.skip(reason) }
 
-// AddressesDown reports whether an address of the route is down.
-func (r *Route) AddressesDown() bool { return len(r.health.Status(textOf)) > 0 }
-
 // Stats returns the counters of the route, but for what only its owner and its queue
 // know.
 func (r *Route) Stats() adapters.RouteStats {
@@ -115,19 +108,11 @@ func (r *Route) Stats() adapters.RouteStats {
 		s.Duplicates = d.Duplicates()
 	}
 	r.stats.exact.Store(exactAges)
-	now := time.Now()
 	r.stats.mu.Lock()
 	maps.Copy(s.Skipped, r.stats.skipped)
 	r.stats.mu.Unlock()
 	for _, x := range r.Sessions() {
-		x.mu.Lock()
-		s.Lanes++
-		s.InFlight += x.progress.pending()
-		s.ParkedNow += len(x.parking.groups.All())
-		if created := earlier(x.progress.oldest(), x.parking.groups.Oldest()); !created.IsZero() {
-			s.Oldest = max(s.Oldest, now.Sub(created))
-		}
-		x.mu.Unlock()
+		addStats(x, &s)
 	}
 	return s
 }
@@ -135,7 +120,7 @@ func (r *Route) Stats() adapters.RouteStats {
 // down lists the addresses that are down, and those whose deliveries wait for an
 // answer that the destination does not expect soon.
 func (r *Route) down() []adapters.AddressStatus {
-	out := r.health.Status(textOf)
+	out := r.Health.Status(textOf)
 	reporter, ok := r.Destination.(adapters.AddressReporter)
 	if !ok {
 		return out

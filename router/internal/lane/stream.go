@@ -167,20 +167,6 @@ func (s *Stream) deliver(st *adapters.Settlement, items []*Item) {
 	}
 }
 
-// MoveTo sets where the next read begins, after a read that yielded no
-// more for it; whole: there was no more as of the cursor's snapshot. A session that stops has not taken what the read yielded, and must
-// not pass it.
-func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained, whole bool) {
-	s.session.mu.Lock()
-	defer s.session.mu.Unlock()
-	if s.session.runner.stopping {
-		return
-	}
-	s.Fetched, s.Order, s.Drained, s.whole = c, order, drained, whole
-	s.catchUp()
-	s.forgetGone()
-}
-
 // forgetGone forgets positions that were settled before their rows were read, and whose rows are no longer there: a read that began when they
 // were known has passed them without a row. The read that has just ended may have begun before, so the next one counts.
 func (s *Stream) forgetGone() {

@@ -189,11 +189,8 @@ func (it *Item) position() int64 {
 }
 
 func (it *Item) traced(stage adapters.TraceStage) adapters.Trace {
-	t := adapters.Trace{LaneRef: adapters.LaneRef{Route: it.Session.Route.Name, Slot: it.slot}, ID: it.id(), Group: it.key,
+	t := adapters.Trace{LaneRef: adapters.LaneRef{Route: it.Session.Route.Name, Slot: it.rowSlot()}, ID: it.id(), Group: it.key,
 		Position: it.position(), Stage: stage, Attempt: it.Attempt.Number, Error: it.lastError()}
-	if it.stream != nil {
-		t.Slot = it.stream.Slot
-	}
 	if it.row != nil && it.row.Page != nil {
 		t.Since = it.row.Page.At
 	}

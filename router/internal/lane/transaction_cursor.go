@@ -132,12 +132,3 @@ func lostOf(gone *adapters.GoneError, items []*Item) error {
 	}
 	return e
 }
-
-// commit notes that it is written that an item was delivered. Its chain has not returned yet.
-func (p *progress) commit(it *Item) {
-	it.committed = true
-	if it.stream == nil {
-		p.rows.Remove(it.parkedRow()) // it was stored meanwhile, perhaps
-	}
-	p.detach(it)
-}

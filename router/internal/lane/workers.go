@@ -1,26 +1,18 @@
 package lane
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 const (
-	// TotalChains is how many chains there are beside each other in a process
-	// whose lanes all move. More than enough for large batches makes everything
-	// slower: what a message needs (its stack above all) has left the processor's
-	// caches when its turn comes again; see docs/experiments.md.
-	TotalChains = 1024
-
-	// LeastChains is what a lane may have, however many there are; beside what fills
-	// one batch, where a batch is of one group and so of one lane.
-	LeastChains = 64
-
 	// StallPatience is how long a lane of which no chain ends keeps to its share:
 	// they may be waiting for a slow receiver, or behind a message that hangs,
 	// and others must get past them. After that its share doubles, again and
@@ -30,14 +22,6 @@ const (
 	// mostDoubled is more than any window needs.
 	mostDoubled = 20
 )
-
-// leastChains is what each lane of a route may have.
-func leastChains(o adapters.Ordering) int {
-	if o.Unit == adapters.UnitGroup && o.MaxMessages > 1 {
-		return min(o.MaxMessages, TotalChains) + LeastChains
-	}
-	return LeastChains
-}
 
 // runner has the chains of a session run: it knows what is queued and how many chains run at
 // once. All but the channel is guarded by the session's mutex.
@@ -55,6 +39,9 @@ type runner struct {
 	watched bool // a timer looks whether chains end
 	moved   bool // one has, since that began
 	doubled int  // how often the share is doubled
+
+	cut     bool // a stop waits no longer: deliveries are cancelled
+	unknown int  // chains that ended after that without showing whether their message arrived
 }
 
 func newRunner(s *Session) runner {
@@ -172,4 +159,47 @@ func (r *runner) watch() {
 		r.doubled = min(r.doubled+1, mostDoubled)
 	}
 	r.proceedLocked()
+}
+
+// CutMoment is how long chains may take to end whose deliveries were cancelled:
+// some of them turn out to have arrived.
+const CutMoment = 100 * time.Millisecond
+
+// endedAs counts a chain that ends after the cut without showing that its message
+// arrived: a cancelled delivery may have.
+func (r *runner) endedAs(o outbox.Outcome) {
+	if r.cut && o != outbox.OutcomeDelivered && o != outbox.OutcomeSkipped {
+		r.unknown++
+	}
+}
+
+// Unknown is of how many messages of a route stopped sessions do not know whether they arrived.
+type Unknown struct {
+	Route    string
+	Lanes    []string
+	Messages int
+}
+
+// UnknownBy adds up by route what stopped sessions do not know, routes and lanes in
+// the order of their names. It counts chains that have not ended: what they end with is not settled
+// any more.
+func UnknownBy(sessions []*Session) (out []Unknown) {
+	sessions = slices.SortedFunc(slices.Values(sessions), func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(a.Route.Name, b.Route.Name), cmp.Compare(a.Lane.Name, b.Lane.Name))
+	})
+	for _, s := range sessions {
+		s.mu.Lock()
+		cut, unknown := s.runner.cut, s.runner.unknown+s.runner.chains
+		s.mu.Unlock()
+		if !cut || unknown == 0 {
+			continue
+		}
+		if len(out) == 0 || out[len(out)-1].Route != s.Route.Name {
+			out = append(out, Unknown{Route: s.Route.Name})
+		}
+		last := &out[len(out)-1]
+		last.Lanes = append(last.Lanes, s.Lane.Name)
+		last.Messages += unknown
+	}
+	return out
 }

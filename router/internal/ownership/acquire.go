@@ -5,9 +5,8 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/outriderhq/outrider/internal/failpoint"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 

@@ -12,9 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/failpoint"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/settling"

@@ -89,7 +89,7 @@ func (r *Route) RememberGone(address string, cause error) {
 			_, err := k.Store.Pause(ctx, p)
 			return err
 		}) {
-			r.GoneRemembered(address)
+			r.Health.Written(address)
 		}
 	})
 }

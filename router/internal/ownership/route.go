@@ -1,8 +1,12 @@
 package ownership
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -50,4 +54,120 @@ func (m *Manager) Add(rt *lane.Route, cfg RouteConfig) *Route {
 func (m *Manager) of(rt *lane.Route) *Route {
 	i := slices.IndexFunc(m.routes, func(o *Route) bool { return o.Route == rt })
 	return m.routes[i]
+}
+
+// trouble is why a route cannot run here. Until it can, others count us out, and
+// what we had of the route goes to those who can run it.
+type trouble struct {
+	err     error
+	stopped bool // trying again does not mend it: an operator has to act
+	retry   time.Time
+	tries   int
+}
+
+// stoppedError is an error that trying again does not mend.
+type stoppedError struct{ error }
+
+func (e *stoppedError) Unwrap() error { return e.error }
+
+// sourceError is an error of the route's source, which others may not have.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
+
+// backingOff reports whether the route is in trouble and not to be tried now.
+func (m *Manager) backingOff(rt *Route) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.troubles[rt]
+	return t != nil && time.Now().Before(t.retry)
+}
+
+// fail notes that lanes of the route could not be taken. An error of
+// the state store concerns all routes alike and is only logged.
+func (m *Manager) fail(rt *Route, err error) {
+	bad := errors.As(err, new(*stoppedError))
+	if !bad && !errors.As(err, new(*sourceError)) {
+		m.taking.Fail(rt.Log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.troubles[rt]
+	if t == nil {
+		t = &trouble{}
+		m.troubles[rt] = t
+	}
+	if t.err == nil || t.err.Error() != err.Error() {
+		if bad {
+			rt.Log().Error("the route is stopped", "error", err)
+		} else {
+			rt.Log().Warn("cannot acquire lanes, trying again", "error", err)
+		}
+	}
+	t.err, t.stopped = err, bad
+	t.retry = time.Now().Add(min(AcquirePause<<min(t.tries, 10), max(m.lease/4, AcquirePause)))
+	t.tries++
+	if bad {
+		text := err.Error()
+		rt.Stopped.Store(&text)
+	}
+}
+
+// recovered forgets that a route could not run, or was paused.
+func (m *Manager) recovered(rt *Route) {
+	m.taking.End(m.log, "lanes can be acquired again")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.troubles[rt] != nil {
+		delete(m.troubles, rt)
+		rt.Stopped.Store(nil)
+		rt.Log().Info("the route can run again")
+	}
+	if rt.Paused.Swap(nil) != nil {
+		rt.Log().Info("the route was resumed")
+	}
+}
+
+// inTrouble reports whether the route cannot run here.
+func (m *Manager) inTrouble(rt *Route) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.troubles[rt] != nil
+}
+
+// retryRoute finds out whether a route in trouble can run again. We have no share
+// of it, so it is tried with one lane that is free; where all are worked by
+// others it is enough that the source answers.
+func (m *Manager) retryRoute(ctx context.Context, rt *Route) error {
+	if want, _ := m.missing(rt, adapters.Slots); len(want) > 0 {
+		states, err := m.Store.Acquire(ctx, m.instance, rt.Name, want, 1)
+		if err != nil {
+			return err
+		}
+		err = rt.prepare(ctx, newRound(), states)
+		m.giveUp(ctx, states)
+		if err != nil {
+			return err
+		}
+	} else if err := rt.prepare(ctx, newRound(), nil); err != nil {
+		return err
+	}
+	m.recovered(rt)
+	return nil
+}
+
+// AllStopped returns the errors of the routes when none of them can run.
+func (m *Manager) AllStopped() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, rt := range m.routes {
+		t := m.troubles[rt]
+		if t == nil || !t.stopped {
+			return nil
+		}
+		errs = append(errs, t.err)
+	}
+	return errors.Join(errs...)
 }

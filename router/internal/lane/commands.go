@@ -103,3 +103,22 @@ func takeAway(ctx context.Context, s *Session) error {
 	}
 	return nil
 }
+
+// applyPausedGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
+// on. Messages that are being sent get their outcomes.
+func applyPausedGroups(s *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, now := s.parking.paused, s.Route.paused.Load()
+	if s.runner.stopping || before == now {
+		return
+	}
+	s.parking.paused = now
+	s.parking.groups.Pause(now.Has) // the first row of a resumed group says when
+	for group := range *now {
+		if t := s.gate.Front(group); t != nil {
+			s.outcomes.putAside(owner(t))
+		}
+	}
+	s.runner.proceedLocked()
+}

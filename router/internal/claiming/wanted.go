@@ -78,3 +78,76 @@ func (w *wanting) termsOf(slots []int) []uint64 {
 	}
 	return out
 }
+
+// wanted is which rows find a lane, as of the beginning of a claim. A route
+// whose lane is not ours or whose memory is spent is closed for as long as the
+// claim takes, and a group that is paused stays so: were it opened on the way, rows
+// could overtake others that were refused before.
+//
+// The rows of a claim belong to the sessions of its beginning. A later one of the same lane may have begun after
+// another instance had it, and a queue whose tables have no claims may have looked before that.
+type wanted struct {
+	routes    []*lane.Route
+	sessions  [][adapters.Slots]*lane.Session // of lanes that are ours, by route
+	open      [][adapters.Slots]bool          // by route
+	any       bool                            // there is an open one
+	paused    []*lane.PausedGroups            // by route
+	slots     []int                           // of lanes that are ours, of any route
+	spent     bool                            // a route is closed for want of memory
+	unmatched int64
+}
+
+func (c *Claimer) wanted() *wanted {
+	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes))}
+	w.sessions, _ = c.sessions()
+	var own [adapters.Slots]bool
+	for i, rt := range c.routes {
+		w.paused = append(w.paused, rt.Paused())
+		spent := rt.Share.Spent(int64(c.rowCost))
+		w.spent = w.spent || spent
+		for slot, s := range w.sessions[i] {
+			if s != nil {
+				own[slot], w.open[i][slot] = true, !spent
+				w.any = w.any || !spent
+			}
+		}
+	}
+	for slot, ours := range own {
+		if ours {
+			w.slots = append(w.slots, slot)
+		}
+	}
+	return w
+}
+
+// sessions are those that work now, by route. A row claimed for a lane that is stopping would only go back.
+func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
+	out = make([][adapters.Slots]*lane.Session, len(c.routes))
+	for i, rt := range c.routes {
+		for slot, l := range rt.Lanes {
+			if s := l.Session(); s != nil && s.Context().Err() == nil {
+				out[i][slot], works = s, true
+			}
+		}
+	}
+	return out, works
+}
+
+// route is the index of the first route that matches; -1: none.
+func (w *wanted) route(row *adapters.Row) int {
+	for i, rt := range w.routes {
+		if rt.Match(row) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (w *wanted) match(row *adapters.Row) bool {
+	i := w.route(row)
+	if i < 0 {
+		w.unmatched++
+		return false
+	}
+	return w.open[i][adapters.SlotOf(row.Group, row.ID)] && !w.paused[i].Has(row.Group)
+}

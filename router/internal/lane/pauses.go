@@ -2,7 +2,6 @@ package lane
 
 import (
 	"maps"
-	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -42,38 +41,9 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 // about all of its rows by the one that it began with.
 func (r *Route) Paused() *PausedGroups { return r.paused.Load() }
 
-// applyPausedGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
-// on. Messages that are being sent get their outcomes.
-func applyPausedGroups(s *Session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, now := s.parking.paused, s.Route.paused.Load()
-	if s.runner.stopping || before == now {
-		return
-	}
-	s.parking.paused = now
-	s.parking.groups.Pause(now.Has) // the first row of a resumed group says when
-	for group := range *now {
-		if t := s.gate.Front(group); t != nil {
-			s.outcomes.putAside(owner(t))
-		}
-	}
-	s.runner.proceedLocked()
-}
-
-// putAsideIfPaused takes a message out of the lane that would be tried again there, when its group was paused while
-// it was being sent.
-func (o *outcomes) putAsideIfPaused(it *Item) {
-	if (it.phase == backoff || it.phase == held) && o.parking.paused.Has(it.key) && !o.runner.stopping {
-		o.putAside(it)
-	}
-}
-
-// putAside has a message of a paused group wait outside of the lane, with what is behind it.
-func (o *outcomes) putAside(it *Item) {
-	if o.origin.Parks() {
-		o.parking.park(it, adapters.ParkedWaiting, time.Time{}, nil)
-		return
-	}
-	o.origin.PutBack(it)
+// ApplyPauses takes over which addresses and groups of the route are paused.
+func (r *Route) ApplyPauses(pauses []adapters.Pause) {
+	r.pauseGroups(pauses)
+	follow := followUp{Effects: r.Health.Apply(pauses)}
+	follow.run(r)
 }
