@@ -1,4 +1,3 @@
-// Package queue holds what adapters of queue tables have in common, whatever the database: what the values of a row's columns mean.
 package queue
 
 import (

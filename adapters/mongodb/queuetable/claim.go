@@ -2,257 +2,259 @@ package queuetable
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
-	"github.com/outriderhq/outrider/adapters/mongodb/internal/mdb"
 )
 
-// Claim implements [adapters.Queue].
-func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	tables := q.claims.InTurn()
-	c := newClaim(q, req)
-	for _, t := range tables {
-		if err := c.prepare(ctx, t); err != nil {
-			return nil, wrap(t, "claim", err)
-		}
-	}
-	c.begin(tables)
-	defer c.end(tables)
-	t, err := c.serve(ctx, tables)
-	if err != nil && len(c.rows) == 0 {
-		return nil, wrap(t, "claim", err)
-	}
-	if err != nil { // what was claimed is delivered; the next claim meets the error again if it lasts
-		q.log.WarnContext(ctx, "a claim has ended early", "table", t.Name, "error", mdb.Plainly(err))
-	}
-	return c.rows, nil
-}
-
-// claim is one call of Claim.
-type claim struct {
-	queue.Request
-	q     *Queue
-	req   adapters.ClaimRequest
-	began time.Time
-	spent int // what it has looked at, in documents
-
-	rows     []*adapters.Row
-	bytes    int64
-	full     bool // no more payload fits
-	perGroup map[string]int
-}
-
-func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	return &claim{Request: queue.NewRequest(req), q: q, req: req, began: time.Now(), perGroup: map[string]int{}}
-}
-
-// prepare puts back what a claim that has failed may have marked, and forgets what is valid no more.
-func (c *claim) prepare(ctx context.Context, t *table) (err error) {
-	if t.coll, err = t.collection(ctx); err != nil {
-		return err
-	}
-	for len(t.orphans) > 0 {
-		if err := t.putBack(ctx, t.orphans[0]); err != nil {
-			return err
-		}
-		t.orphans = t.orphans[1:]
-	}
-	if c.req.Wants != t.wants || c.Slots != t.slots || c.req.Wants == 0 {
-		t.wants, t.slots = c.req.Wants, c.Slots
-		t.restart()
-	}
-	return nil
-}
-
-// begin has the holds that end from now on remembered: what is read may be from before.
-func (c *claim) begin(tables []*table) {
-	c.q.claims.Lock()
-	defer c.q.claims.Unlock()
-	for _, t := range tables {
-		t.Begin()
-		t.round.due = time.Time{}
-		if t.again {
-			t.again, t.round.next = false, time.Time{}
-		}
-	}
-}
-
-func (c *claim) end(tables []*table) {
-	c.q.claims.Lock()
-	defer c.q.claims.Unlock()
-	for _, t := range tables {
-		look := adapters.Coverage{Since: t.round.whole, Next: t.round.next, Due: t.round.due, Unwanted: len(t.refused)}
-		if t.round.running {
-			look.Next = c.began
-		}
-		t.End(look)
-	}
-}
-
-// serve claims from the collections. It returns the one at which it has failed.
-func (c *claim) serve(ctx context.Context, tables []*table) (at *table, err error) {
-	got := func() int { return len(c.rows) }
-	err = queue.Share(len(tables), c.req.Limit, int(c.q.batch.Load()), got, func(i, most int) error {
-		at = tables[i]
-		return c.scan(ctx, at, got()+most)
-	})
-	return at, err
-}
-
-// claimDocuments is what a claim looks at before it ends, in documents; the next one continues. A reading costs as
-// much as some.
 const (
+	// pageDocuments is how many documents a page has.
+	pageDocuments = 500
+
+	// claimDocuments is how many a claim reads before it ends without result; the next one continues.
 	claimDocuments = 10_000
-	readingCost    = 8
 )
 
-// scan reads on in a collection until so many rows are claimed, or the claim has looked at everything or at enough.
-func (c *claim) scan(ctx context.Context, t *table, most int) error {
-	for c.room(most) && c.spent < claimDocuments && t.begin(c.began) {
-		p, err := t.read(ctx, nil, most-len(c.rows))
-		if err != nil {
-			return err
-		}
-		if err := c.take(ctx, t, p, most); err != nil {
-			return err
-		}
-		t.round.left = t.round.left || !c.room(most)
-		t.moved(p.next)
+// The index is read in three sections, because comparisons find values of one type only: documents whose group is no text, which are dead, under
+// [queue.Alone]; those of the default group and those without one; and those of the other groups, by name. These begin the ids of groups.
+const (
+	inDefault = "/"
+	inGroup   = "="
+)
+
+var _ queue.Driver = (*table)(nil)
+
+// id is the id of a document's group.
+func (t *table) id(group bson.RawValue) string {
+	name, ok := t.nameOf(group)
+	switch {
+	case !ok:
+		return queue.Alone
+	case name == t.q.layout.DefaultGroup:
+		return inDefault + name
 	}
-	return nil
+	return inGroup + name
 }
 
-// room reports whether more rows may be claimed.
-func (c *claim) room(most int) bool { return len(c.rows) < most && !c.full }
+// Group implements [queue.Driver].
+func (t *table) Group(id string) string { return queue.GroupOf(t.Table, id[1:]) }
 
-// take claims from a page, and from what follows of its last group as long as nothing stands in the way.
-func (c *claim) take(ctx context.Context, t *table, p page, most int) error {
-	for {
-		for _, b := range p.runs {
-			c.spent += len(b.docs)
-		}
-		c.spent += readingCost
-		visits := c.visits(t, p.runs)
-		if err := c.turns(ctx, t, visits, most); err != nil {
-			return err
-		}
-		if !p.cut || len(visits) == 0 || !c.room(most) || c.spent >= claimDocuments {
-			return nil
-		}
-		last := visits[len(visits)-1]
-		if last.run != p.runs[len(p.runs)-1] || !last.open() || c.allowed(last.run) <= 0 {
-			return nil
-		}
-		next, err := t.read(ctx, last.run, 1)
-		if err != nil {
-			return err
-		}
-		p = next
-	}
-}
-
-// turns claims from groups in turns: each gets its share before one of them gets a second.
-func (c *claim) turns(ctx context.Context, t *table, visits []*visit, most int) error {
-	for c.room(most) {
-		var open []*visit
-		for _, v := range visits {
-			if v.more() {
-				open = append(open, v)
-			}
-		}
-		if len(open) == 0 {
-			return nil
-		}
-		share := max((most-len(c.rows)+len(open)-1)/len(open), 1)
-		left := most - len(c.rows)
-		for _, v := range open {
-			left -= v.choose(min(share, left, c.allowed(v.run)))
-		}
-		if err := c.claim(ctx, t, open); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// allowed is how many further rows of a group the request allows.
-func (c *claim) allowed(b *run) int {
-	if c.req.PerGroup <= 0 || b.alone {
-		return max(c.req.Limit, 1)
-	}
-	return c.req.PerGroup - c.perGroup[b.group]
-}
-
-// claim fetches what visits have chosen, has the request match it, and marks what is wanted.
-func (c *claim) claim(ctx context.Context, t *table, visits []*visit) error {
-	wholes, all, err := c.fetch(ctx, t, visits)
+// Page implements [queue.Driver].
+func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page, err error) {
+	docs, err := t.find(ctx, t.filter(from), t.order(from))
 	if err != nil {
-		return err
+		return page, err
 	}
-	var wanted []*pick
-	for _, v := range visits {
-		wanted = append(wanted, v.match(wholes, all)...)
+	others := from.ID == inDefault+t.q.layout.DefaultGroup || strings.HasPrefix(from.ID, inGroup)
+	for i := range docs {
+		d := &docs[i]
+		id := t.id(d.name)
+		if d.status != adapters.RowWaiting && d.status != adapters.RowProcessing || !from.In && others && strings.HasPrefix(id, inDefault) {
+			continue // it is none of the queue's any more, or in another section
+		}
+		page.Entries = append(page.Entries, queue.Entry{ID: id, Created: d.created, Key: d.id, Text: d.key, Slot: adapters.SlotOf("", textOf(d.id)),
+			Marked: d.status == adapters.RowProcessing, Ours: d.token == t.q.token, Stamp: d.claimed})
 	}
-	c.full = c.full || !all && len(wanted) == 0 && c.bytes > 0
-	if len(wanted) == 0 {
-		return nil
-	}
-	return c.mark(ctx, t, wanted)
+	page.Next = t.next(from, docs)
+	page.End = page.Next == queue.Position{}
+	return page, nil
 }
 
-// fetch reads chosen documents with their payloads. all is false when it has ended before the last one, because
-// no more payload fits; the first of a claim fits whatever its size.
-func (c *claim) fetch(ctx context.Context, t *table, visits []*visit) (wholes map[string]whole, all bool, err error) {
-	var keys, firsts bson.A
-	for _, v := range visits {
-		for i, at := range v.chosen {
-			if keys = append(keys, v.run.docs[at].id); i == 0 {
-				firsts = append(firsts, keys[len(keys)-1])
-			}
+// next is the position behind a page; the zero value is the end.
+func (t *table) next(from queue.Position, docs []document) queue.Position {
+	full := len(docs) == pageDocuments
+	switch {
+	case from.ID == "": // documents whose group is no text; there are hardly so many that they fill a page
+		return queue.Position{ID: queue.Alone}
+	case full:
+		last := &docs[len(docs)-1]
+		return queue.Position{ID: t.id(last.name), In: true, Created: last.created, Key: last.id}
+	case from.In:
+		return queue.Position{ID: from.ID}
+	case from.ID == queue.Alone:
+		return queue.Position{ID: inDefault + t.q.layout.DefaultGroup}
+	}
+	return queue.Position{}
+}
+
+// filter is what a page has in it.
+func (t *table) filter(from queue.Position) bson.D {
+	f, filter := &t.q.fields, bson.D{t.q.unfinished()}
+	switch {
+	case from.In && from.Created == nil:
+		return append(filter, t.ofGroup(from.ID[1:]))
+	case from.In && from.ID != queue.Alone:
+		return append(filter, t.ofGroup(from.ID[1:]), bson.E{Key: f.Created, Value: bson.D{{Key: "$gte", Value: from.Created}}}, behind(f.Created, f.Key, from.Created, from.Key))
+	case from.ID == "":
+		return append(filter, bson.E{Key: f.Group, Value: otherGroup})
+	case from.ID == queue.Alone:
+		return append(filter, t.ofGroup(t.q.layout.DefaultGroup))
+	case strings.HasPrefix(from.ID, inDefault):
+		return append(filter, bson.E{Key: f.Group, Value: bson.D{{Key: "$gte", Value: ""}}})
+	}
+	return append(filter, bson.E{Key: f.Group, Value: bson.D{{Key: "$gt", Value: from.ID[1:]}}})
+}
+
+// otherGroup is the condition that a group is no text and not missing. An array is found by its elements where one of them is either.
+var otherGroup = bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: bson.D{{Key: "$type", Value: bson.A{"string", "null"}}}}}
+
+// ofGroup is the condition that a document is of one of the groups.
+func (t *table) ofGroup(names ...string) bson.E {
+	values := bson.A{}
+	for _, name := range names {
+		if values = append(values, name); name == t.q.layout.DefaultGroup {
+			values = append(values, nil)
 		}
 	}
-	wholes, all, err = c.fetchKeys(ctx, t, keys)
-	if err != nil || all || c.bytes > 0 {
-		return wholes, all, err
+	if len(values) == 1 {
+		return bson.E{Key: t.q.fields.Group, Value: values[0]}
 	}
-	for _, v := range visits { // whichever came first, the first one of a group has to be among them
-		if len(v.chosen) > 0 && wholes[v.run.docs[v.chosen[0]].key].row != nil {
-			return wholes, all, nil
-		}
-	}
-	wholes, _, err = c.fetchKeys(ctx, t, firsts[:1])
-	return wholes, false, err
+	return bson.E{Key: t.q.fields.Group, Value: in(values)}
 }
 
-// whole is a document with its payload, as a row.
-type whole struct {
-	row      *adapters.Row
-	attempts int
+// behind is the condition that a document comes after another one in the order of its group.
+func behind(created, key string, at, id any) bson.E {
+	return bson.E{Key: "$or", Value: bson.A{
+		bson.D{{Key: created, Value: bson.D{{Key: "$gt", Value: at}}}},
+		bson.D{{Key: created, Value: at}, {Key: key, Value: bson.D{{Key: "$gt", Value: id}}}},
+	}}
 }
 
-func (c *claim) fetchKeys(ctx context.Context, t *table, keys bson.A) (wholes map[string]whole, all bool, err error) {
-	wholes, all = map[string]whole{}, true
-	if len(keys) == 0 {
-		return wholes, true, nil
+// order is that of groups, and of documents within each.
+func (t *table) order(from queue.Position) bson.D {
+	f := &t.q.fields
+	place := bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}
+	if from.In || from.ID == queue.Alone {
+		return place
 	}
-	cursor, err := t.coll.Find(ctx, bson.D{{Key: c.q.fields.Key, Value: in(keys)}, c.q.waiting()}, options.Find().SetHint(c.q.keyIndex()).SetProjection(bson.D{{Key: ClaimField, Value: 0}}))
+	return append(bson.D{{Key: f.Group, Value: 1}}, place...)
+}
+
+// find reads documents along the index of groups.
+func (t *table) find(ctx context.Context, filter, order bson.D) (docs []document, err error) {
+	cursor, err := t.coll.Find(ctx, filter, options.Find().SetSort(order).SetLimit(pageDocuments).SetBatchSize(pageDocuments).SetHint(groupIndex).SetProjection(t.q.slim()))
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	bytes := c.bytes
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
-		w := whole{row: t.decode(raw), attempts: c.q.attempts(raw)}
-		wholes[keyOf(raw.Lookup(c.q.fields.Key))] = w
-		bytes += int64(len(w.row.Payload))
-		all = c.req.Bytes <= 0 || bytes < c.req.Bytes || len(wholes) == len(keys)
-		return all
+		docs = append(docs, t.q.read(raw))
+		return true
 	})
-	return wholes, all, err
+	return docs, err
+}
+
+// each calls a function with the documents of a cursor until it returns false.
+func each(ctx context.Context, cursor *mongo.Cursor, f func(bson.Raw) bool) error {
+	defer func() {
+		ctx, cancel := background(ctx)
+		defer cancel()
+		_ = cursor.Close(ctx) // Err returns the error
+	}()
+	for cursor.Next(ctx) {
+		if !f(cursor.Current) {
+			return nil
+		}
+	}
+	return cursor.Err()
+}
+
+// Newer implements [queue.Driver]: no field says when a document became visible.
+func (t *table) Newer(context.Context) ([]string, error) { return nil, nil }
+
+// Take implements [queue.Driver]. There is no transaction: documents are marked one by one, and the engine puts back what is no prefix.
+func (t *table) Take(_ context.Context, f func(queue.Taker) error) error { return f((*taker)(t)) }
+
+// taker implements [queue.Taker].
+type taker table
+
+func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, bytes int64) (map[string]queue.Found, error) {
+	keys := make(bson.A, len(chosen))
+	for i, e := range chosen {
+		keys[i] = e.Key
+	}
+	cursor, err := t.coll.Find(ctx, t.chosen(keys), options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: ClaimField, Value: 0}}))
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]queue.Found, len(chosen))
+	err = each(ctx, cursor, func(raw bson.Raw) bool {
+		f := t.found(raw)
+		size := int64(len(f.Row.Payload))
+		if bytes -= size; bytes < 0 {
+			f.Row, f.Left = nil, size
+		}
+		found[keyOf(raw.Lookup(t.q.fields.Key))] = f
+		return true
+	})
+	return found, err
+}
+
+// chosen is the condition that documents with these keys still wait.
+func (t *taker) chosen(keys bson.A) bson.D {
+	return bson.D{{Key: t.q.fields.Key, Value: in(keys)}, t.q.waiting()}
+}
+
+func (t *taker) found(raw bson.Raw) queue.Found {
+	return queue.Found{ID: (*table)(t).id(raw.Lookup(t.q.fields.Group)), Attempts: t.q.attempts(raw), Row: (*table)(t).decode(raw)}
+}
+
+func (t *taker) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {
+	raw, err := t.coll.FindOne(ctx, t.chosen(bson.A{e.Key}), options.FindOne().SetHint(t.q.keyIndex())).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return false, nil
+	}
+	if err == nil {
+		*f = t.found(raw)
+	}
+	return true, err
+}
+
+func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (stamp time.Time, missing map[string]bool, err error) {
+	f, keys := &t.q.fields, make(bson.A, len(rows))
+	stamp = t.q.nextStamp()
+	for i, r := range rows {
+		keys[i] = r.Key
+	}
+	result, err := t.coll.UpdateMany(ctx, t.chosen(keys), bson.D{{Key: "$set", Value: bson.D{
+		{Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: date(stamp)}, {Key: ClaimField, Value: t.q.token}}}}, options.UpdateMany().SetHint(t.q.keyIndex()))
+	if err != nil || result.MatchedCount == int64(len(rows)) {
+		return stamp, nil, err
+	}
+	missing = map[string]bool{}
+	for _, r := range rows {
+		missing[r.Text] = true
+	}
+	cursor, err := t.coll.Find(ctx, (*table)(t).ours(keys, stampsOf(stamp)), options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: f.Key, Value: 1}}))
+	if err != nil {
+		return stamp, nil, err
+	}
+	err = each(ctx, cursor, func(raw bson.Raw) bool {
+		delete(missing, keyOf(raw.Lookup(f.Key)))
+		return true
+	})
+	return stamp, missing, err
+}
+
+// ours is the condition that documents are marked as leases say.
+func (t *table) ours(keys bson.A, at stamps) bson.D {
+	f := &t.q.fields
+	return bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: ClaimField, Value: t.q.token}, {Key: f.Claimed, Value: in(at.dates())}}
+}
+
+// Unmark implements [queue.Driver].
+func (t *table) Unmark(ctx context.Context, keys []any, stamp time.Time) (locked []any, err error) {
+	_, err = t.coll.UpdateMany(ctx, t.ours(keys, stampsOf(stamp)), t.putBack(), options.UpdateMany().SetHint(t.q.keyIndex()))
+	return nil, err
+}
+
+// putBack has documents wait again.
+func (t *table) putBack() bson.D {
+	return bson.D{{Key: "$set", Value: bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Pending}}}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}}
 }

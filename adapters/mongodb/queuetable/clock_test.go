@@ -69,7 +69,7 @@ func TestG2_ExtensionsThatFailKeepTheClaim(t *testing.T) {
 				t.Fatal("an extension did not fail")
 			}
 			if i+1 == written {
-				_, err := e.db.Collection("outbox_events").UpdateByID(t.Context(), "a", bson.D{{Key: "$set", Value: bson.D{{Key: "processedAt", Value: q.stamp}}}})
+				_, err := e.db.Collection("outbox_events").UpdateByID(t.Context(), "a", bson.D{{Key: "$set", Value: bson.D{{Key: "processedAt", Value: q.Stamp(time.Time{}).Add(-time.Millisecond)}}}})
 				must(t, err)
 			}
 		}

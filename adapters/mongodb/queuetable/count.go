@@ -27,7 +27,7 @@ func (q *Queue) byAge() bson.D {
 func (q *Queue) Unfinished(ctx context.Context, most int) (b adapters.Backlog, err error) {
 	for _, t := range q.tables {
 		if err := t.unfinished(ctx, most, &b); err != nil {
-			return adapters.Backlog{}, wrap(t, "count documents", err)
+			return adapters.Backlog{}, wrap(t.Name, "count documents", err)
 		}
 	}
 	if b.Rows > most {
@@ -61,7 +61,7 @@ func (t *table) unfinished(ctx context.Context, most int, b *adapters.Backlog) e
 func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
 	return queue.Pages(q.tables, after, errNoTable, func(t *table, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
 		page, err := t.waitingByAge(ctx, after, most)
-		return page, wrap(t, "look for documents that wait", err)
+		return page, wrap(t.Name, "look for documents that wait", err)
 	})
 }
 
@@ -94,12 +94,12 @@ func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most i
 
 // IsFirst implements [adapters.OperatorQueue].
 func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
-	t := q.claims.Table(at.Table)
+	t := q.Driver(at.Table)
 	if t == nil {
 		return false, errNoTable(at.Table)
 	}
 	first, err = t.isFirst(ctx, at.Key)
-	return first, wrap(t, "look at a document that waits", err)
+	return first, wrap(t.Name, "look at a document that waits", err)
 }
 
 func (t *table) isFirst(ctx context.Context, key string) (bool, error) {
@@ -136,7 +136,7 @@ func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err 
 	for _, t := range q.tables {
 		found, err := t.found(ctx, bson.D{q.unfinishedOnly(q.layout.Statuses.Waiting()...)}, options.Find().SetSort(q.byAge()).SetHint(ageIndex).SetLimit(int64(most)))
 		if err != nil {
-			return nil, wrap(t, "look at what waits", err)
+			return nil, wrap(t.Name, "look at what waits", err)
 		}
 		for i := range found {
 			all = append(all, found[i].Row)
@@ -150,7 +150,7 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 	for _, t := range q.tables {
 		rows, err := t.found(ctx, bson.D{{Key: q.fields.Key, Value: in(idsOf(id))}}, options.Find().SetHint(q.keyIndex()).SetLimit(int64(most)))
 		if err != nil {
-			return found, wrap(t, "look for an event", err)
+			return found, wrap(t.Name, "look for an event", err)
 		}
 		found.Rows = append(found.Rows, rows...)
 	}

@@ -26,7 +26,7 @@ func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.Dea
 	return queue.Pages(q.tables, f.After, errNoTable, func(t *table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
 		f.After = after
 		page, err := t.dead(ctx, f)
-		return page, wrap(t, "look for dead documents", err)
+		return page, wrap(t.Name, "look for dead documents", err)
 	})
 }
 
@@ -188,18 +188,18 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		}
 	}
 	for _, r := range rows {
-		if q.claims.Table(r.Table) == nil {
+		if q.Driver(r.Table) == nil {
 			return 0, errNoTable(r.Table)
 		}
 	}
 	for t, filter := range filters {
 		coll, err := t.collection(ctx)
 		if err != nil {
-			return 0, wrap(t, string(action), err)
+			return 0, wrap(t.Name, string(action), err)
 		}
 		n, err := coll.CountDocuments(ctx, filter)
 		if err != nil {
-			return 0, wrap(t, string(action), err)
+			return 0, wrap(t.Name, string(action), err)
 		}
 		changed += int(n)
 	}
@@ -213,7 +213,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	for t, filter := range filters {
 		n, err := t.changeDead(ctx, action, filter)
 		if changed += n; err != nil {
-			return changed, wrap(t, string(action), err)
+			return changed, wrap(t.Name, string(action), err)
 		}
 	}
 	return changed, nil
@@ -248,11 +248,11 @@ func (q *Queue) CountDead(ctx context.Context, most int, kinds bool) (counts []a
 		}
 		coll, err := t.collection(ctx)
 		if err != nil {
-			return nil, false, wrap(t, "count dead documents", err)
+			return nil, false, wrap(t.Name, "count dead documents", err)
 		}
 		n, err := coll.CountDocuments(ctx, bson.D{{Key: q.fields.Status, Value: q.layout.Statuses.Dead}}, options.Count().SetLimit(int64(most)+1))
 		if err != nil {
-			return nil, false, wrap(t, "count dead documents", err)
+			return nil, false, wrap(t.Name, "count dead documents", err)
 		}
 		if n > 0 {
 			counts = append(counts, adapters.DeadCount{Row: adapters.Row{Kind: t.Kind}, Rows: min(int(n), most)})

@@ -127,7 +127,7 @@ func (t *table) decode(raw bson.Raw) *adapters.Row {
 	row := &adapters.Row{ID: textOf(raw.Lookup(f.Key)), Kind: t.Kind, Type: text(raw.Lookup(f.Type))}
 	var errs [4]error
 	if name, ok := t.nameOf(raw.Lookup(f.Group)); ok {
-		row.Group = t.group(name)
+		row.Group = queue.GroupOf(t.Table, name)
 	} else {
 		errs[0] = fmt.Errorf("%s is a %s, not text", f.Group, raw.Lookup(f.Group).Type)
 	}

@@ -3,13 +3,11 @@ package queuetable
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -30,11 +28,11 @@ type (
 
 const (
 	// DefaultBatch is the most documents that a claim takes from one collection.
-	DefaultBatch = 500
+	DefaultBatch = queue.DefaultBatch
 
 	// DefaultTimeout is how long a document may be marked as being processed
 	// before it counts as stuck.
-	DefaultTimeout = 5 * time.Minute
+	DefaultTimeout = queue.DefaultTimeout
 
 	// ClaimField is the field that holds the token of a claim of ours, as long as it lasts.
 	ClaimField = "outriderClaim"
@@ -60,45 +58,37 @@ type Config struct {
 	MaxRow int64
 }
 
-// Queue claims and settles documents. It implements [adapters.Queue]. What it holds, it remembers until it is settled; claims
-// do not outlive it.
+// Queue claims and settles documents. It implements [adapters.Queue].
 type Queue struct {
+	*engine
 	server  *mdb.Server
+	token   string // of this queue, in [ClaimField]
 	tables  []*table
 	fields  layout.Columns
 	layout  *Layout
 	first   string // the smallest status of an unfinished document
-	batch   atomic.Int64
 	timeout time.Duration
 	maxRow  int64
 	log     *slog.Logger
 	waker   *waker // nil: nothing wakes the reader
-
-	// claiming is held while documents are claimed and while they are put back: one
-	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their scans.
-	claiming sync.Mutex
-
-	claims queue.Claims[*table, *hold]
-	stamp  time.Time // of the last claim; guarded by the lock of claims
 }
 
-// hold is a claim that has not been settled.
-type hold struct {
-	token  string
-	key    bson.RawValue
-	stamps stamps
-}
+type (
+	engine  = queue.Engine[*table]
+	settled = queue.Settled[*table]
+)
 
-// Token implements [queue.Hold].
-func (h *hold) Token() string { return h.token }
-
-// stamps are the times that a document may have as that of a claim: an extension that failed may have been written, however many failed after
-// it. They are text, eight bytes each, so that claims with the same ones can be found by them.
+// stamps are the times that a document may have as that of a claim. They are text, eight bytes each, so that claims with the same ones can be
+// found by them.
 type stamps string
 
-// stampsOf are one time.
-func stampsOf(at time.Time) stamps {
-	return stamps(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+// stampsOf are some times.
+func stampsOf(times ...time.Time) stamps {
+	var all []byte
+	for _, at := range times {
+		all = binary.BigEndian.AppendUint64(all, uint64(at.UnixMilli()))
+	}
+	return stamps(all)
 }
 
 // dates are the times as documents have them.
@@ -107,11 +97,6 @@ func (s stamps) dates() (all []bson.DateTime) {
 		all = append(all, bson.DateTime(binary.BigEndian.Uint64([]byte(s[:8]))))
 	}
 	return all
-}
-
-// is reports whether a document is marked as the hold says.
-func (h *hold) is(token string, claimed time.Time) bool {
-	return token == h.token && slices.Contains(h.stamps.dates(), date(claimed))
 }
 
 var (
@@ -125,9 +110,6 @@ func New(cfg Config) (*Queue, error) {
 	if err := validate(&l); err != nil {
 		return nil, fmt.Errorf("mongodb queue: layout: %w", err)
 	}
-	if len(cfg.Tables) == 0 {
-		return nil, errors.New("mongodb queue: no collection is named")
-	}
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("mongodb queue: Batch and Timeout must not be negative; 0 is the default")
 	}
@@ -135,16 +117,16 @@ func New(cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mongodb queue: %w", err)
 	}
-	q := &Queue{server: s, layout: &l, fields: *l.Fields, first: firstUnfinished(&l), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+	q := &Queue{server: s, token: rand.Text(), layout: &l, fields: *l.Fields, first: firstUnfinished(&l), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		maxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow), log: cmp.Or(cfg.Logger, slog.Default())}
-	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
-		if slices.ContainsFunc(q.tables, func(t *table) bool { return t.Is(of.Name) }) {
-			return nil, fmt.Errorf("mongodb queue: collection %s is named twice", of.Name)
-		}
-		q.tables = append(q.tables, newTable(q, of))
+		q.tables = append(q.tables, &table{Table: of, q: q})
 	}
-	q.claims.Init(&l, q.tables)
+	q.engine, err = queue.NewEngine(queue.Backend[*table]{Name: "mongodb queue", Layout: &l, Tables: cfg.Tables, Batch: cfg.Batch, PageRows: pageDocuments, ClaimRows: claimDocuments, Logger: cfg.Logger,
+		Settle: q.settle, Renew: q.renew, Answered: func(error) bool { return false }, Refused: mdb.Refused, Wrap: wrap}, q.tables)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Notify {
 		q.waker = newWaker(q)
 	}
@@ -179,9 +161,6 @@ func firstUnfinished(l *Layout) string {
 	return min(l.Statuses.Pending, l.Statuses.Again(), l.Statuses.Processing)
 }
 
-// SetBatch changes [Config.Batch] of a queue, from the next claim on. 0: [DefaultBatch].
-func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
-
 // Close releases the connections. Documents that are claimed stay marked as being
 // processed until a recovery; put them back before.
 func (q *Queue) Close() error {
@@ -192,28 +171,15 @@ func (q *Queue) Close() error {
 }
 
 // wrap says what failed, and of which collection.
-func wrap(t *table, what string, err error) error {
+func wrap(table, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("mongodb queue %s: %s: %w", t.Name, what, mdb.Plainly(err))
+	return fmt.Errorf("mongodb queue %s: %s: %w", table, what, mdb.Plainly(err))
 }
 
-// Coverage implements [adapters.Queue].
-func (q *Queue) Coverage() adapters.Coverage { return q.claims.Coverage() }
-
-// nextStamp is a time for claims that no earlier one of this process has had, in whole milliseconds by the server's clock, by which they are
-// recovered.
-func (q *Queue) nextStamp() time.Time {
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	now := q.server.Clock().Truncate(time.Millisecond)
-	if !now.After(q.stamp) {
-		now = q.stamp.Add(time.Millisecond)
-	}
-	q.stamp = now
-	return now
-}
+// nextStamp is a time for claims that no earlier one of this process has had, by the server's clock, by which they are recovered.
+func (q *Queue) nextStamp() time.Time { return q.Stamp(q.server.Clock()) }
 
 // background is for what has to be done although the caller gives up.
 func background(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -26,7 +26,7 @@ func (q *Queue) CheckRetention(ctx context.Context, _ adapters.Retention) error 
 		if err == nil {
 			err = q.mayRemove(ctx, coll)
 		}
-		errs = append(errs, wrap(t, "check retention", err))
+		errs = append(errs, wrap(t.Name, "check retention", err))
 	}
 	return errors.Join(errs...)
 }
@@ -51,7 +51,7 @@ func (q *Queue) RetainDelivered(ctx context.Context, r adapters.Retention) (sum 
 	for _, t := range q.tables {
 		step, err := t.retain(ctx, r)
 		if err != nil {
-			return sum, wrap(t, "remove old documents", err)
+			return sum, wrap(t.Name, "remove old documents", err)
 		}
 		sum = sum.And(step)
 	}

@@ -8,45 +8,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
-	"github.com/outriderhq/outrider/adapters/mongodb/internal/mdb"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
-// Settle implements [adapters.Queue]. Each document is written by itself.
-func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+// settle implements [queue.Backend].Settle. Each document is written by itself: after an error some results may be written. Given again, they count
+// as written if the document is as the result wants it.
+func (q *Queue) settle(ctx context.Context, rows []*settled) error {
 	s := &settling{q: q, now: q.server.Clock(), byTable: map[*table][]*settled{}}
-	q.claims.Lock()
-	rows, lost := q.claims.Held(results)
-	q.claims.Unlock()
-	back := false
 	for _, r := range rows {
-		back = back || !r.Effect.Ends()
 		s.byTable[r.Table] = append(s.byTable[r.Table], r)
-	}
-	if back { // nothing may be claimed now that is behind what is put back
-		q.claiming.Lock()
-		defer q.claiming.Unlock()
 	}
 	for i, t := range q.tables {
 		if len(s.byTable[t]) == 0 {
 			continue
 		}
 		if err := s.write(ctx, t); err != nil {
-			return nil, wrap(t, "settle", mdb.Refused(err))
+			return err
 		}
 		if i == 0 {
 			failpoint.Hit(failpoint.InSettle)
 		}
 	}
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	return append(lost, q.claims.End(rows...)...), nil
+	return nil
 }
-
-// settled is a document that is settled.
-type settled = queue.Settled[*table, *hold]
 
 // settling is one call of Settle.
 type settling struct {
@@ -65,7 +50,6 @@ type change struct {
 // same is what documents have in common that are written at once.
 type same struct {
 	change
-	token  string
 	stamps stamps
 }
 
@@ -94,13 +78,11 @@ func (s *settling) write(ctx context.Context, t *table) error {
 		return err
 	}
 	groups, keys := map[same][]*settled{}, bson.A{}
-	s.q.claims.Lock()
 	for _, r := range s.byTable[t] {
-		is := same{s.q.change(&r.Effect), r.Hold.token, r.Hold.stamps}
+		is := same{s.q.change(&r.Effect), stampsOf(r.Lease.Stamps()...)}
 		groups[is] = append(groups[is], r)
-		keys = append(keys, r.Hold.key)
+		keys = append(keys, r.Lease.Key)
 	}
-	s.q.claims.Unlock()
 	models := make([]mongo.WriteModel, 0, len(groups))
 	for is, rows := range groups {
 		models = append(models, s.model(t, is, rows))
@@ -122,7 +104,7 @@ func (s *settling) write(ctx context.Context, t *table) error {
 func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 	f, keys := &t.q.fields, make(bson.A, len(rows))
 	for i, r := range rows {
-		keys[i] = r.Hold.key
+		keys[i] = r.Lease.Key
 	}
 	set := bson.D{{Key: f.Status, Value: is.status}, {Key: f.Attempts, Value: int32(min(is.attempts, 1<<30))}}
 	if is.status == t.q.layout.Statuses.Done {
@@ -131,14 +113,8 @@ func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 	if is.failure != "" {
 		set = append(set, bson.E{Key: f.Error, Value: is.failure})
 	}
-	return mongo.NewUpdateManyModel().SetHint(t.q.keyIndex()).SetFilter(t.ours(keys, is)).
+	return mongo.NewUpdateManyModel().SetHint(t.q.keyIndex()).SetFilter(t.ours(keys, is.stamps)).
 		SetUpdate(bson.D{{Key: "$set", Value: set}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
-}
-
-// ours is the condition that documents are claimed as a hold says.
-func (t *table) ours(keys bson.A, is same) bson.D {
-	f := &t.q.fields
-	return bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: ClaimField, Value: is.token}, {Key: f.Claimed, Value: in(is.stamps.dates())}}
 }
 
 // compare finds out which documents are as their outcomes want them: the others are lost. Whether they have become so now, or

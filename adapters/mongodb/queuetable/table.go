@@ -8,61 +8,31 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-
-	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // table is one collection and what is known about it.
 type table struct {
 	Table
-	queue.Held[*hold]
-	q     *Queue
-	again bool // documents were put back: the next round begins at once; guarded by the lock of the queue's claims
-
-	// Guarded by claiming.
-	coll    *mongo.Collection // nil: not looked at yet
-	orphans []orphan
-	at      position
-	round   round
-	wants   uint64
-	slots   [adapters.Slots]bool
-	refused map[string]bool // documents that no route wants
+	q    *Queue
+	coll *mongo.Collection // nil: not described yet
 }
 
-// orphan is what a claim may have marked that has failed.
-type orphan struct {
-	token string
-	keys  bson.A
+// ID implements [queue.Driver].
+func (t *table) ID() string { return t.Name }
+
+// Describe implements [queue.Driver]. What a collection has in it is said by [Queue.Check].
+func (t *table) Describe(ctx context.Context) (err error) {
+	t.coll, err = t.collection(ctx)
+	return err
 }
 
-func newTable(q *Queue, of Table) *table {
-	t := &table{Table: of, q: q, refused: map[string]bool{}}
-	t.Held = queue.NewHeld(func(_ *hold, finished bool) { t.again = t.again || !finished })
-	return t
-}
-
-// collection is the collection, once the server has said what it is. The caller has claiming, or needs none
-// of what claims know.
+// collection is the collection, once the server has said what it is.
 func (t *table) collection(ctx context.Context) (*mongo.Collection, error) {
 	db, err := t.q.server.Database(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return db.Collection(t.Name), nil
-}
-
-// restart forgets what is known of the documents: everything is read again. The caller has claiming.
-func (t *table) restart() {
-	t.round, t.refused = round{}, map[string]bool{}
-}
-
-// group is the group of the messages of a group's documents.
-func (t *table) group(name string) string {
-	if t.Kind == "" {
-		return name
-	}
-	return t.Kind + ":" + name
 }
 
 // The names of our indexes.

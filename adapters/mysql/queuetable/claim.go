@@ -2,158 +2,128 @@ package queuetable
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 )
 
-// Claim implements [adapters.Queue].
-func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	tables := q.claims.InTurn()
-	c := newClaim(q, req)
-	c.begin(tables)
-	defer c.end(tables)
-	got := func() int { return len(c.rows) }
-	err := queue.Share(len(tables), req.Limit, int(q.batch.Load()), got, func(i, most int) error {
-		err := c.serve(ctx, tables[i], most)
-		tables[i].stale = tables[i].stale || err != nil
-		return wrap(tables[i].Name, "claim", err)
-	})
-	if len(c.rows) > 0 { // they are marked, and remembered
-		return c.rows, nil
+var _ queue.Driver = (*table)(nil)
+
+// longestWait is when a row that is not due is read again at the latest.
+const longestWait = 24 * time.Hour
+
+// Page implements [queue.Driver]. The ids of groups are values of outrider_queue.
+func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page, err error) {
+	s := t.sql()
+	query, args := s.page, []any{[]byte(from.ID), pageRows}
+	switch {
+	case from.In && from.Created == nil:
+		query = s.pageOf
+	case from.In:
+		query, args = s.pageOn, []any{[]byte(from.ID), from.Created, from.Created, from.Key, pageRows}
 	}
-	return nil, err
-}
-
-// claim is one call of Claim.
-type claim struct {
-	queue.Request
-	q     *Queue
-	req   adapters.ClaimRequest
-	began time.Time
-	spent int // rows that it has read
-
-	rows   []*adapters.Row
-	bytes  int64
-	full   bool // no more payload fits
-	tables map[*table]*turn
-}
-
-// turn is what a claim does in one table.
-type turn struct {
-	*claim
-	table  *table
-	start  string // the queue from which on it goes around
-	over   bool   // it has come to the end of the index
-	around bool   // it has come back to where it began
-	cut    bool   // it has read enough
-	got    int
-	groups map[string]*progress
-	chosen map[string]bool // keys
-	chunk  int             // rows that are read at a time
-}
-
-// progress is how far a claim has come with a queue: a group, or all rows in no order.
-type progress struct {
-	ended bool // no further row of it may be claimed now
-	cut   bool // nor one of those that were chosen
-	got   int
-}
-
-func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	return &claim{Request: queue.NewRequest(req), q: q, req: req, began: time.Now(), tables: map[*table]*turn{}}
-}
-
-// begin has the holds that end from now on remembered: what is read may be from before.
-func (c *claim) begin(tables []*table) {
-	for _, t := range tables {
-		changed := c.req.Wants != t.wants || c.Slots != t.slots || c.Terms != t.terms
-		if changed { // what was passed over in this round may be wanted
-			t.wants, t.slots, t.terms = c.req.Wants, c.Slots, c.Terms
-			t.round, t.whole, t.rest = round{began: c.began, partial: t.spot != spot{}}, time.Time{}, time.Time{}
-			t.spot.in = t.spot.in && t.spot.queue == alone
+	rows, err := t.q.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return page, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for rows.Next() {
+		var e queue.Entry
+		var claimed any
+		var wait sql.NullInt64
+		var token int64
+		if err := rows.Scan(&e.ID, &e.Created, &e.Key, &e.Marked, &claimed, &wait, &token); err != nil {
+			return page, err
 		}
-		if t.spot == (spot{}) { // a round begins
-			t.round.began = c.began
+		if e.Text = s.KeyText(e.Key); e.ID == queue.Alone {
+			e.Slot = adapters.SlotOf("", e.Text)
 		}
-		if changed || c.req.Wants == 0 {
-			t.unwanted = map[string]bool{}
-		}
-		c.tables[t] = &turn{claim: c, table: t, start: t.spot.queue, groups: map[string]*progress{}, chosen: map[string]bool{}}
+		e.Created, e.Key = s.value(s.layout.Columns.Created, e.Created), s.value(s.layout.Columns.Key, e.Key)
+		e.Stamp, _ = claimed.(time.Time)
+		e.Ours, e.Wait = token == t.q.token, time.Duration(min(wait.Int64, longestWait.Microseconds()))*time.Microsecond
+		page.Entries = append(page.Entries, e)
 	}
-	c.q.claims.Lock()
-	defer c.q.claims.Unlock()
-	for _, t := range tables {
-		t.Begin()
-		if t.restart { // something may have come before the place in the group
-			t.restart = false
-			t.spot.in = t.spot.in && t.spot.queue == alone
-		}
+	switch n := len(page.Entries); {
+	case n == pageRows:
+		last := &page.Entries[n-1]
+		page.Next = queue.Position{ID: last.ID, In: true, Created: last.Created, Key: last.Key}
+	case from.In: // it was the rest of a group
+		page.Next = queue.Position{ID: from.ID}
+	default:
+		page.End = true
 	}
+	return page, rows.Err()
 }
 
-func (c *claim) end(tables []*table) {
-	c.q.claims.Lock()
-	defer c.q.claims.Unlock()
-	for _, t := range tables {
-		v := c.tables[t]
-		if t.spot.in && t.spot.queue != alone && !v.cut { // the other groups are next
-			t.spot = spot{queue: t.spot.queue}
-		}
-		look := adapters.Coverage{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
-		if look.Next = t.rest; !v.around {
-			look.Next = c.began
-		}
-		if v.cut {
-			look.Since = time.Time{}
-		}
-		t.End(look)
-	}
+// Newer implements [queue.Driver]: no column says when a row became visible.
+func (t *table) Newer(context.Context) ([]string, error) { return nil, nil }
+
+// Group implements [queue.Driver].
+func (t *table) Group(id string) string {
+	name, _ := t.sql().GroupName(id)
+	return queue.GroupOf(t.Table, name)
 }
 
-// serve claims at most so many further rows of a table.
-func (c *claim) serve(ctx context.Context, t *table, most int) error {
-	if _, err := t.describe(ctx, c.q.db); err != nil {
-		return err
+// Take implements [queue.Driver]. Without marks nothing is written.
+func (t *table) Take(ctx context.Context, f func(queue.Taker) error) error {
+	if !t.marks {
+		return f(&taker{table: t, tx: t.q.db})
 	}
-	if err := t.putBack(ctx, c.q); err != nil {
-		return err
+	return t.q.transact(ctx, t.q.db, func(tx *sql.Tx) error { return f(&taker{table: t, tx: tx}) })
+}
+
+// taker implements [queue.Taker].
+type taker struct {
+	*table
+	tx  querier
+	now time.Time
+}
+
+func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, _ int64) (map[string]queue.Found, error) {
+	s, keys := t.sql(), make([]any, len(chosen))
+	for i, e := range chosen {
+		keys[i] = e.Key
 	}
-	v := c.tables[t]
-	v.around = v.around || t.spot == spot{} && c.began.Before(t.rest)
-	most += v.got
-	for v.got < most && !c.full && !v.around && !v.cut {
-		if err := v.readPage(ctx, most); err != nil {
-			return err
+	rows, err := t.tx.QueryContext(ctx, strings.Replace(s.lock, "(%s)", "("+list(len(keys))+")", 1), keys...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	found := make(map[string]queue.Found, len(chosen))
+	for rows.Next() {
+		r := t.record().With(&t.now)
+		if err := r.Scan(rows); err != nil {
+			return nil, err
 		}
+		found[s.KeyText(r.Key)] = queue.Found{ID: r.Group.String, Attempts: r.Attempts, Record: r, Left: r.Left()}
 	}
-	return nil
+	return found, rows.Err()
 }
 
-// room is how many rows of a group the request allows still.
-func (c *claim) room(p *progress, queue string) int {
-	if c.req.PerGroup <= 0 || queue == alone {
-		return c.req.Limit
+func (t *taker) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {
+	var payload sqlvalue.Bytes
+	err := t.tx.QueryRowContext(ctx, t.sql().payload, e.Key).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
 	}
-	return c.req.PerGroup - p.got
+	f.Record.Fill(payload)
+	f.Left = 0
+	return true, err
 }
 
-// mark marks what was picked, and remembers it.
-func (v *turn) mark(ctx context.Context, tx querier, now time.Time, rows []picked) (time.Time, error) {
-	s := v.table.sql()
-	if v.table.layout.Claimless() || len(rows) == 0 {
-		return time.Time{}, nil
-	}
-	take := values{stamp: s.stamp(now), token: v.q.token}
+func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (time.Time, map[string]bool, error) {
+	take := values{stamp: t.sql().stamp(t.now), token: t.q.token}
 	for i := range rows {
-		take.keys = append(take.keys, rows[i].key)
+		take.keys = append(take.keys, rows[i].Key)
 	}
-	query, args := take.bind(s.take)
-	_, err := tx.ExecContext(ctx, query, args...)
-	return take.stamp, err
+	query, args := take.bind(t.sql().take)
+	_, err := t.tx.ExecContext(ctx, query, args...)
+	return take.stamp, nil, err
 }
 
 // stamp is a time for claims that no other claimer gives a row from now on: one unit of the column's precision in the past.
@@ -163,4 +133,36 @@ func (s *statements) stamp(now time.Time) time.Time {
 		unit /= 10
 	}
 	return now.Truncate(unit).Add(-unit)
+}
+
+// Unmark implements [queue.Driver].
+func (t *table) Unmark(ctx context.Context, keys []any, stamp time.Time) (locked []any, err error) {
+	free, err := t.free(ctx, t.q.db, keys)
+	if err != nil {
+		return nil, err
+	}
+	unlocked := values{token: t.q.token, claimed: stamp}
+	for _, key := range keys {
+		if _, ok := free[t.sql().KeyText(key)]; ok {
+			unlocked.keys = append(unlocked.keys, key)
+		} else {
+			locked = append(locked, key)
+		}
+	}
+	if len(unlocked.keys) == 0 {
+		return locked, nil
+	}
+	query, args := unlocked.bind(t.sql().unclaim)
+	_, err = t.q.db.ExecContext(ctx, query, args...)
+	return locked, err
+}
+
+// free are the keys of rows that no transaction has locked.
+func (t *table) free(ctx context.Context, db querier, keys []any) (map[string]int64, error) {
+	free := map[string]int64{}
+	if len(keys) == 0 {
+		return free, nil
+	}
+	query, args := (&values{keys: keys}).bind(t.sql().free)
+	return free, keysOf(ctx, db, t, free, 0, query, args...)
 }

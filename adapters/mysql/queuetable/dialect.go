@@ -21,7 +21,7 @@ var _ queue.Dialect = (*statements)(nil)
 func newOperators(q *Queue, cfg *Config) queue.Operators {
 	return queue.NewOperators(queue.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
 		Describe: func(ctx context.Context, table string) (queue.Dialect, error) {
-			return q.described(ctx, q.claims.Table(table))
+			return q.described(ctx, q.Driver(table))
 		}})
 }
 

@@ -18,13 +18,11 @@
 //
 // # How a claim finds work
 //
-// A claim goes around the index (outrider_queue, created, key) in pages, from where the last one ended. One statement reads a page, and so
-// sees all rows of its groups at one moment: what waits, and what is held. Of each group a claim takes rows from the
-// first unfinished one on, passes over its own, and stops at a row that is not due or that another process holds. A group that is
-// longer than a page is left for the next one unless more of it can be claimed.
+// The engine of package queue reads the index (outrider_queue, created, key) in rounds. One statement reads a page, and so
+// sees all rows of its groups at one moment: what waits, and what is held.
 //
 // The chosen rows are locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that another process
-// has locked or changed since the page was read is missing then, and ends the prefix of its group. Locking by
+// has locked or changed since the page was read is missing then. Locking by
 // primary key locks nothing else, whatever plan there is for the page. The transaction is at READ COMMITTED: it locks no gaps, so nobody's
 // INSERT waits for it.
 //
@@ -39,6 +37,5 @@
 //
 // # What is different from PostgreSQL
 //
-// A row that is not due ends the prefix of its group also if no route wants it. There is no hot path, and nothing is kept beside the table. The package decides no
-// order between groups, retries nothing but conflicts of transactions, and delivers nothing; package router does.
+// A row that is not due ends the prefix of its group also if no route wants it. There is no hot path, and nothing is kept beside the table.
 package queuetable

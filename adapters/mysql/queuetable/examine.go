@@ -14,12 +14,10 @@ import (
 
 // Check implements [adapters.Queue]. What makes claims dear is only warned about.
 func (q *Queue) Check(ctx context.Context) error {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
 	var errs []error
 	for _, t := range q.tables {
-		t.stale = true
-		s, err := t.describe(ctx, q.db)
+		err := q.Describe(ctx, t, true)
+		s := t.sql()
 		if err == nil {
 			err = q.mayClaim(ctx, t, s)
 		}
@@ -112,10 +110,8 @@ func (q *Queue) examineReadOnly(ctx context.Context) adapters.Finding {
 
 func (q *Queue) examineTable(ctx context.Context, t *table, mariaDB bool) []adapters.Finding {
 	subject := "table " + t.Name
-	q.claiming.Lock()
-	t.stale = true
-	s, err := t.describe(ctx, q.db)
-	q.claiming.Unlock()
+	err := q.Describe(ctx, t, true)
+	s := t.sql()
 	if err == nil {
 		err = q.mayClaim(ctx, t, s)
 	}
@@ -134,7 +130,7 @@ func (q *Queue) examineTable(ctx context.Context, t *table, mariaDB bool) []adap
 		f = append(f, adapters.Finding{Subject: subject + ": indexes", Text: "they find unfinished rows by group and by age, and dead ones"})
 	}
 	f = append(f, s.limits(subject, mariaDB)...)
-	if !t.layout.Claimless() {
+	if t.marks {
 		f = append(f, q.examineStuck(ctx, t, s))
 	}
 	return f

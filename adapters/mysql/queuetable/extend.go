@@ -5,97 +5,62 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
-// Extend implements [adapters.Queue]. The time at which the rows were marked is
-// renewed in the table; the claims stay as they are. In a table without claims it finds out which rows wait still.
-func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
-	s := &settling{q: q}
-	q.claims.Lock()
-	s.rows, s.lost = q.claims.Extended(claims)
-	q.claims.Unlock()
-	if len(s.rows) == 0 {
-		return s.lost, nil
+// renew implements [queue.Backend].Renew.
+func (q *Queue) renew(ctx context.Context, rows []*settled) error {
+	s, byTable := &settling{q: q, rows: rows}, map[*table][]*settled{}
+	for _, r := range rows {
+		byTable[r.Table] = append(byTable[r.Table], r)
 	}
-	byTable := map[*table]*write{}
-	for _, r := range s.rows {
-		if byTable[r.Table] == nil {
-			byTable[r.Table] = &write{table: r.Table}
-		}
-		byTable[r.Table].rows = append(byTable[r.Table].rows, r)
-	}
-	stamps := map[*table]time.Time{}
-	err = my.Transact(ctx, q.db, func(tx *sql.Tx) error {
-		for _, w := range byTable {
-			if err := s.extend(ctx, tx, w, stamps); err != nil {
+	return q.transact(ctx, q.db, func(tx *sql.Tx) error {
+		for t, rows := range byTable {
+			if err := s.extend(ctx, tx, t, rows); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	if err != nil {
-		if !my.Answered(err) { // until it is known either may stand in the row
-			for _, r := range s.rows {
-				if stamp, ok := stamps[r.Table]; ok {
-					r.Hold.former, r.Hold.stamp = r.Hold.stamp, stamp
-				}
-			}
-		}
-		return nil, wrap(s.rows[0].Table.Name, "extend claims", my.Refused(err))
-	}
-	for _, r := range s.rows {
-		if stamp, ok := stamps[r.Table]; r.Done && ok && !r.Locked {
-			r.Hold.stamp, r.Hold.former = stamp, stamp
-		}
-		if !r.Done {
-			s.lost = append(s.lost, q.claims.End(r)...)
-		}
-	}
-	return s.lost, nil
 }
 
 // extend renews the claims of a table that are there still.
-func (s *settling) extend(ctx context.Context, tx *sql.Tx, w *write, stamps map[*table]time.Time) error {
-	st := w.table.sql()
-	for _, r := range w.rows {
-		r.Done = false
-	}
-	still, err := s.still(ctx, tx, w.table, w.rows)
+func (s *settling) extend(ctx context.Context, tx *sql.Tx, t *table, rows []*settled) error {
+	still, err := s.still(ctx, tx, t, rows)
 	if err != nil {
 		return err
 	}
-	byClaim := map[int64]*values{}
-	for _, r := range w.rows {
+	byClaim := map[int64][]*settled{}
+	for _, r := range rows {
 		at, ok := still[r.Claim.Key]
-		if r.Done = ok || r.Locked; !ok {
-			continue
+		if r.Done = ok || r.Locked; ok {
+			byClaim[at] = append(byClaim[at], r)
 		}
-		if byClaim[at] == nil {
-			byClaim[at] = &values{token: s.q.token, claimed: time.UnixMicro(at).UTC()}
-		}
-		byClaim[at].keys = append(byClaim[at].keys, r.Hold.key)
 	}
-	if w.table.layout.Claimless() || len(byClaim) == 0 {
+	if !t.marks || len(byClaim) == 0 {
 		return nil
 	}
 	var now time.Time
 	if err := tx.QueryRowContext(ctx, "SELECT NOW(6)").Scan(&now); err != nil {
 		return err
 	}
-	stamps[w.table] = st.stamp(now)
-	for _, v := range byClaim {
-		v.stamp = stamps[w.table]
-		query, args := v.bind(st.renew)
+	stamp := t.sql().stamp(now)
+	for at, rows := range byClaim {
+		s.q.Expect(stamp, rows...)
+		v := values{token: s.q.token, claimed: time.UnixMicro(at).UTC(), stamp: stamp}
+		for _, r := range rows {
+			v.keys = append(v.keys, r.Lease.Key)
+		}
+		query, args := v.bind(t.sql().renew)
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// recoverRows is how many stuck rows are put back at a time.
+const recoverRows = 1000
 
 // marked is a row that is being processed.
 type marked struct {
@@ -141,36 +106,10 @@ func (s *statements) undated(ctx context.Context, db querier, most int) (n int, 
 	return n, err
 }
 
-// recoverRows is how many stuck rows are put back at a time.
-const recoverRows = 1000
-
-// Recover implements [adapters.Queue]. Rows that this queue holds are never
-// recovered, however old their claims. It also notices columns and indexes that were made or dropped meanwhile.
-func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	for _, t := range q.tables {
-		t.stale = true
-		s, err := t.describe(ctx, q.db)
-		if err != nil {
-			return recovered, err
-		}
-		if t.layout.Claimless() {
-			continue // nothing is marked
-		}
-		n, err := q.recover(ctx, t, s)
-		if recovered += n; err != nil {
-			return recovered, wrap(t.Name, "recover stuck rows", err)
-		}
-	}
-	return recovered, nil
-}
-
-func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, err error) {
-	q.claims.Lock()
-	held := t.Len()
-	q.claims.Unlock()
-	rows, err := s.marked(ctx, q.db, q.timeout, recoverRows+held)
+// Recover implements [queue.Driver].
+func (t *table) Recover(ctx context.Context, held func(key string) bool, leases int) (n int, err error) {
+	s := t.sql()
+	rows, err := s.marked(ctx, t.q.db, t.q.timeout, recoverRows+leases)
 	if err != nil {
 		return 0, err
 	}
@@ -178,23 +117,19 @@ func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, er
 	for i := range rows {
 		keys[i] = s.value(s.layout.Columns.Key, rows[i].key)
 	}
-	free, err := t.free(ctx, q.db, keys)
+	free, err := t.free(ctx, t.q.db, keys)
 	if err != nil {
 		return 0, err
 	}
-	for _, m := range rows {
-		q.claims.Lock()
-		ours := t.Holds(s.KeyText(m.key))
-		t.restart = true
-		q.claims.Unlock()
+	for i, m := range rows {
 		at, known := m.claimed.(time.Time)
-		if _, unlocked := free[s.KeyText(m.key)]; ours || !known || !unlocked {
+		if _, unlocked := free[s.KeyText(m.key)]; held(s.KeyText(m.key)) || !known || !unlocked {
 			continue
 		}
-		v := values{claimed: at, keys: []any{s.value(s.layout.Columns.Key, m.key)}}
+		v := values{claimed: at, keys: keys[i : i+1]}
 		query, args := v.bind(s.back)
 		err := my.RetryConflict(ctx, func() error {
-			result, err := q.db.ExecContext(ctx, query, args...)
+			result, err := t.q.db.ExecContext(ctx, query, args...)
 			if err != nil {
 				return err
 			}
@@ -209,25 +144,11 @@ func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, er
 	return n, nil
 }
 
-// Processing implements [adapters.OperatorQueue].
-func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
-	for _, t := range q.tables {
-		s, err := q.described(ctx, t)
-		if err != nil {
-			return adapters.Processing{}, err
-		}
-		if t.layout.Claimless() {
-			continue
-		}
-		rows, err := s.marked(ctx, q.db, -time.Hour, most+1)
-		if err != nil {
-			return adapters.Processing{}, wrap(t.Name, "count rows", err)
-		}
-		p.Rows += min(len(rows), most)
-		p.More = p.More || len(rows) > most
-		for _, m := range rows[:min(len(rows), most)] {
-			p.Longest = max(p.Longest, m.since)
-		}
+// Marked implements [queue.Driver].
+func (t *table) Marked(ctx context.Context, most int) (n int, longest time.Duration, err error) {
+	rows, err := t.sql().marked(ctx, t.q.db, -time.Hour, most+1)
+	for _, m := range rows[:min(len(rows), most)] {
+		longest = max(longest, m.since)
 	}
-	return p, nil
+	return len(rows), longest, err
 }

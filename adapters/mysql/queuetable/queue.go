@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -29,11 +27,19 @@ type (
 
 const (
 	// DefaultBatch is the most rows that a claim takes from one table.
-	DefaultBatch = 500
+	DefaultBatch = queue.DefaultBatch
 
 	// DefaultTimeout is how long a row may be marked as being processed
 	// before it counts as stuck.
-	DefaultTimeout = 5 * time.Minute
+	DefaultTimeout = queue.DefaultTimeout
+)
+
+const (
+	// pageRows is how many entries of the index one statement reads.
+	pageRows = 1000
+
+	// claimRows is how many a claim reads before it ends without result; the next one continues.
+	claimRows = 100_000
 )
 
 // Config says which tables a [Queue] works on.
@@ -57,38 +63,25 @@ type Config struct {
 }
 
 // Queue claims and settles rows of queue tables in MariaDB or MySQL. It implements
-// [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
+// [adapters.Queue].
 type Queue struct {
 	queue.Operators
+	*engine
 	db      *sql.DB
 	token   int64 // of this queue, in outrider_claim
 	tables  []*table
 	fenced  bool
-	batch   atomic.Int64 // see SetBatch
 	timeout time.Duration
 	log     *slog.Logger
+	locked  time.Time // when a settle last met a row that another session has locked
 
-	// claiming is held while rows are claimed and while rows are put back: a row
-	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their rows.
-	claiming sync.Mutex
-
-	claims queue.Claims[*table, *hold]
-	locked time.Time // when a settle last met a row that another session has locked; guarded by the lock of claims
+	transact func(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error // [my.Transact]; tests break it
 }
 
-// hold is a claim that has not been settled.
-type hold struct {
-	token   string
-	key     any       // as the column has it
-	stamp   time.Time // when the row was marked, as the column has it; zero in tables without claims
-	former  time.Time // what stamp was before an extension that may have been written
-	term    uint64    // of the lane; see [adapters.ClaimRequest]
-	slot    int
-	unknown bool // it is not known whether a result was written
-}
-
-// Token implements [queue.Hold].
-func (h *hold) Token() string { return h.token }
+type (
+	engine  = queue.Engine[*table]
+	settled = queue.Settled[*table]
+)
 
 var _ adapters.OperatorQueue = (*Queue)(nil)
 
@@ -97,39 +90,30 @@ func New(cfg Config) (*Queue, error) {
 	if err := validate(&cfg.Layout); err != nil {
 		return nil, fmt.Errorf("mysql queue: layout: %w", err)
 	}
-	if len(cfg.Tables) == 0 {
-		return nil, errors.New("mysql queue: no table is named")
-	}
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("mysql queue: Batch and Timeout must not be negative; 0 is the default")
 	}
-	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()),
+	q := &Queue{transact: my.Transact, fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()),
 		token: 1 + rand.Int64N(math.MaxInt64)} //nolint:gosec // it identifies processes, and is no secret
-	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
 		t, err := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))
 		if err != nil {
 			return nil, fmt.Errorf("mysql queue: %w", err)
 		}
-		for _, other := range q.tables {
-			if other.at == t.at {
-				return nil, fmt.Errorf("mysql queue: table %s is named twice", of.Name)
-			}
-		}
-		q.tables = append(q.tables, t)
+		t.q, q.tables = q, append(q.tables, t)
 	}
-	db, err := (&my.Connection{URL: cfg.URL, TLS: cfg.TLS, LockWait: 1}).Open()
+	var err error
+	q.engine, err = queue.NewEngine(queue.Backend[*table]{Name: "mysql queue", Layout: &cfg.Layout, Tables: cfg.Tables, Batch: cfg.Batch, PageRows: pageRows, ClaimRows: claimRows, Logger: cfg.Logger,
+		Settle: q.settle, Renew: q.renew, Answered: my.Answered, Refused: my.Refused, Wrap: wrap}, q.tables)
 	if err != nil {
+		return nil, err
+	}
+	if q.db, err = (&my.Connection{URL: cfg.URL, TLS: cfg.TLS, LockWait: 1}).Open(); err != nil {
 		return nil, fmt.Errorf("mysql queue: %w", err)
 	}
-	q.db = db
-	q.claims.Init(&cfg.Layout, q.tables)
 	q.Operators = newOperators(q, &cfg)
 	return q, nil
 }
-
-// SetBatch changes [Config.Batch] of a queue, from the next claim on. 0: [DefaultBatch].
-func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until a recovery; put them back before.
@@ -142,13 +126,6 @@ func wrap(table, what string, err error) error {
 
 // described is a table whose statements are known.
 func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	return t.describe(ctx, q.db)
+	err := q.Describe(ctx, t, false)
+	return t.sql(), err
 }
-
-// Coverage implements [adapters.Queue].
-func (q *Queue) Coverage() adapters.Coverage { return q.claims.Coverage() }
-
-// KeepsDue implements [adapters.DueKeeper].
-func (q *Queue) KeepsDue() bool { return q.tables[0].layout.Columns.NextAttempt != "" }

@@ -1,8 +1,10 @@
 package queuetable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -381,6 +383,14 @@ func (e *env) indexed(name string) bool {
 	return n > 0
 }
 
+// unanswered has the connection break when the next transaction has been committed.
+func (q *Queue) unanswered() {
+	q.transact = func(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
+		q.transact = my.Transact
+		return cmp.Or(my.Transact(ctx, db, f), driver.ErrBadConn)
+	}
+}
+
 // TestG1_SettledTwiceIsNotLost: a result of which it is not known whether it was written is given again.
 func TestG1_SettledTwiceIsNotLost(t *testing.T) {
 	t.Parallel()
@@ -390,9 +400,10 @@ func TestG1_SettledTwiceIsNotLost(t *testing.T) {
 	rows := e.claim(q, 10)
 	results := delivered(rows...)
 	results[1].Outcome, results[2].Outcome = outbox.OutcomeReleased, outbox.OutcomeDead
-	s := q.settling(results)
-	must(t, my.Transact(t.Context(), q.db, func(tx *sql.Tx) error { return s.run(t.Context(), tx, false) }))
-	s.unknown(errors.New("the connection broke"))
+	q.unanswered()
+	if _, err := q.Settle(t.Context(), results); !errors.Is(err, driver.ErrBadConn) {
+		t.Fatalf("settled by a transaction of which nothing is known: %v", err)
+	}
 	lost, err := q.Settle(t.Context(), results)
 	if err != nil || len(lost) > 0 {
 		t.Errorf("%d lost, %v", len(lost), err)
@@ -454,24 +465,14 @@ func TestG1_G2_AClaimOfWhichNothingIsKnownGoesBack(t *testing.T) {
 	e := document(t)
 	e.insert(event("0000000000001", "a", born), event("0000000000002", "a", born.Add(time.Second)), event("0000000000003", "b", born))
 	q, other := e.open(), e.open()
-	rows := e.claim(q, 10)
-	at := q.claims.Table("outbox_events")
-	v := &turn{claim: &claim{q: q}, table: at}
-	var marked []picked
-	var stamp time.Time
-	held, _ := q.claims.Held(delivered(rows...))
-	for _, r := range held {
-		marked, stamp = append(marked, picked{key: r.Hold.key}), r.Hold.stamp
+	q.unanswered()
+	if rows, err := q.Claim(t.Context(), everything(10)); len(rows) > 0 || !errors.Is(err, driver.ErrBadConn) {
+		t.Fatalf("claimed %d rows by a transaction of which nothing is known: %v", len(rows), err)
 	}
-	q.claims.End(held...) // as if the claim had ended with an error
 	e.exec("UPDATE outbox_events SET status = 'PENDING' WHERE id = '0000000000003'")
 	if theirs := e.claim(other, 10); len(theirs) != 1 || theirs[0].ID != "0000000000003" {
 		t.Fatalf("the other process claimed %d rows", len(theirs))
 	}
-	if again := e.claim(q, 10); len(again) != 0 {
-		t.Fatalf("%d rows of an unknown claim are claimed without being put back", len(again))
-	}
-	at.orphans = append(at.orphans, v.orphansOf(marked, stamp))
 	again := e.claim(q, 10)
 	if len(again) != 2 || again[0].ID != "0000000000001" || again[1].ID != "0000000000002" {
 		t.Fatalf("claimed %d rows again, want the first two", len(again))

@@ -4,54 +4,34 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
-// Settle implements [adapters.Queue].
-func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	s := q.settling(results)
-	if len(s.rows) == 0 {
-		return s.lost, nil
-	}
-	if s.back { // nothing may be claimed now that is behind what is put back
-		q.claiming.Lock()
-		defer q.claiming.Unlock()
-	}
-	err = errOthers
+// settle implements [queue.Backend].Settle. At first all rows are taken for ours; only when some are not it is found out which.
+func (q *Queue) settle(ctx context.Context, rows []*settled) error {
+	s := newSettling(q, rows)
+	err := errOthers
 	if !s.doubt {
-		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, false) })
+		err = q.transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, false) })
 	}
 	if errors.Is(err, errOthers) {
-		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, true) })
+		err = q.transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, true) })
 	}
-	if err != nil {
-		s.unknown(err)
-		return nil, wrap(s.rows[0].Table.Name, "settle", my.Refused(err))
-	}
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	lost, err = q.claims.Settle(s.rows)
-	if err != nil {
+	if slices.ContainsFunc(rows, func(r *settled) bool { return r.Locked }) {
 		q.locked = time.Now()
 	}
-	return append(s.lost, lost...), err
+	return err
 }
-
-// settled is a row that is settled.
-type settled = queue.Settled[*table, *hold]
 
 // settling is one call of Settle.
 type settling struct {
 	q      *Queue
 	rows   []*settled
 	writes []*write
-	lost   []*adapters.Claim
-	back   bool // rows go back
 	doubt  bool // of some it is not known whether they were settled before, or other sessions have locked some
 }
 
@@ -59,16 +39,10 @@ type settling struct {
 // takes a second.
 const lockedRest = 10 * time.Second
 
-// settling takes the results of claims that are held.
-func (q *Queue) settling(results []adapters.ClaimResult) *settling {
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	s := &settling{q: q}
-	s.rows, s.lost = q.claims.Held(results)
-	s.doubt = time.Since(q.locked) < lockedRest
-	for _, r := range s.rows {
-		s.back = s.back || !r.Effect.Ends()
-		s.doubt = s.doubt || r.Hold.unknown || !r.Hold.former.Equal(r.Hold.stamp)
+func newSettling(q *Queue, rows []*settled) *settling {
+	s := &settling{q: q, rows: rows, doubt: time.Since(q.locked) < lockedRest}
+	for _, r := range rows {
+		s.doubt = s.doubt || r.Lease.Unknown || len(r.Lease.Former) > 0
 	}
 	s.prepare()
 	return s
@@ -95,14 +69,14 @@ func (s *settling) prepare() {
 	for _, r := range s.rows {
 		w := write{table: r.Table}
 		w.text, w.values = r.Table.sql().settle(&r.Effect, now)
-		w.claimed, w.token = r.Hold.stamp, s.q.token
+		w.claimed, w.token = r.Lease.Stamp, s.q.token
 		at := key{w.table, w.text, w.attempts, w.err, w.due, w.claimed.UnixMicro()}
 		if known[at] == nil {
 			known[at] = &w
 			s.writes = append(s.writes, known[at])
 		}
 		known[at].rows = append(known[at].rows, r)
-		known[at].keys = append(known[at].keys, r.Hold.key)
+		known[at].keys = append(known[at].keys, r.Lease.Key)
 	}
 }
 
@@ -150,7 +124,7 @@ func (w *write) exec(ctx context.Context, tx *sql.Tx, claimed int64, rows []*set
 	v.claimed, v.keys = time.UnixMicro(claimed).UTC(), nil
 	for _, r := range rows {
 		r.Done = true
-		v.keys = append(v.keys, r.Hold.key)
+		v.keys = append(v.keys, r.Lease.Key)
 	}
 	if len(rows) == 0 || w.text == "" {
 		return int64(len(rows)), nil
@@ -189,7 +163,7 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 		if at, ok := still[r.Claim.Key]; ok {
 			marked[at] = append(marked[at], r)
 		} else {
-			unknown = unknown || r.Hold.unknown && !r.Locked
+			unknown = unknown || r.Lease.Unknown && !r.Locked
 		}
 	}
 	if !unknown {
@@ -202,7 +176,7 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 	}
 	for _, r := range of {
 		_, ours := still[r.Claim.Key]
-		if _, found := there[r.Claim.Key]; r.Hold.unknown && !ours && !r.Locked {
+		if _, found := there[r.Claim.Key]; r.Lease.Unknown && !ours && !r.Locked {
 			r.Done = found != absent
 		}
 	}
@@ -236,11 +210,11 @@ func (s *settling) found(ctx context.Context, tx *sql.Tx, t *table, text string,
 			byClaim[at.UnixMicro()] = &values{token: s.q.token, claimed: at}
 		}
 		v := byClaim[at.UnixMicro()]
-		v.keys = append(v.keys, r.Hold.key)
+		v.keys = append(v.keys, r.Lease.Key)
 	}
 	for _, r := range rows {
-		if add(r, r.Hold.stamp); !r.Hold.former.Equal(r.Hold.stamp) {
-			add(r, r.Hold.former)
+		for _, at := range r.Lease.Stamps() {
+			add(r, at)
 		}
 	}
 	found := map[string]int64{}
@@ -269,18 +243,6 @@ func keysOf(ctx context.Context, tx querier, t *table, found map[string]int64, a
 	return rows.Err()
 }
 
-// unknown notes that results may have been written: the connection broke, perhaps while it committed.
-func (s *settling) unknown(err error) {
-	if my.Answered(err) {
-		return
-	}
-	s.q.claims.Lock()
-	defer s.q.claims.Unlock()
-	for _, r := range s.rows {
-		r.Hold.unknown = true
-	}
-}
-
 // written finds the rows that a statement has settled, by our mark in them; absent: those that it does not find were. In tables
 // without claims nothing says who it was: there the state is all.
 func (s *statements) written(text string) (query string, absent bool) {
@@ -298,7 +260,7 @@ func (s *statements) written(text string) (query string, absent bool) {
 		return query, true
 	}
 	query += " AND " + s.Statuses(statuses...)
-	if !l.Claimless() {
+	if s.marks {
 		query += " AND " + my.Quote(claimColumn) + " = " + argToken
 	}
 	return query, false

@@ -21,12 +21,13 @@ type statements struct {
 	there   map[string]string // the table's indexes
 	kind    string
 	maxRow  int64
+	marks   bool // as the table's
 
 	byQueue, byAge, byStatus index
 
-	page, pageOn string // from a group on; from a place on, in a group
-	lock         string // and read what was chosen, but for large payloads; the keys follow
-	payload      string // of a row, by its key
+	page, pageOf, pageOn string // behind a group; of a group; of it, behind a place
+	lock                 string // and read what was chosen, but for large payloads; the keys follow
+	payload              string // of a row, by its key
 	queue.Settles
 	take, renew, back string
 	unclaim           string // as back, for claims that may have been made
@@ -39,7 +40,7 @@ type statements struct {
 type index struct{ name, columns string }
 
 func newStatements(t *table, columns map[string]column) *statements {
-	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.maxRow}
+	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.maxRow, marks: t.marks}
 	c := &t.layout.Columns
 	place := my.Quote(c.Created) + ", " + my.Quote(c.Key)
 	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + place}
@@ -84,7 +85,7 @@ func (s *statements) missing() (all []index) {
 			all = append(all, i)
 		}
 	}
-	if !s.layout.Claimless() && s.statusIndex() == "" {
+	if s.marks && s.statusIndex() == "" {
 		all = append(all, s.byStatus)
 	}
 	return all
@@ -118,7 +119,7 @@ func (s *statements) added() []Named {
 		return Named{name, kind + " GENERATED ALWAYS AS (" + expression + ") VIRTUAL INVISIBLE", expression}
 	}
 	all := []Named{computed(queueColumn, fmt.Sprintf("varbinary(%d)", queueBytes), s.queued()), computed(stateColumn, "tinyint", s.state())}
-	if !s.layout.Claimless() {
+	if s.marks {
 		all = append(all, Named{claimColumn, "bigint NOT NULL DEFAULT 0 INVISIBLE", ""})
 	}
 	return all
@@ -176,7 +177,7 @@ const queueBytes = adapters.MaxRowNameBytes + 8
 
 // The value of outrider_queue for rows in no order, and its prefix for others. The former sorts first.
 const (
-	alone   = "."
+	alone   = queue.Alone
 	grouped = "="
 )
 
@@ -210,7 +211,7 @@ func (s *statements) statusValue(status string) string {
 }
 
 func (s *statements) unfinished() []string {
-	if s.layout.Claimless() {
+	if !s.marks {
 		return s.layout.Statuses.Waiting()
 	}
 	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
@@ -221,19 +222,20 @@ func (s *statements) build() {
 	c := &s.layout.Columns
 	group, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
 	marked, token := "0", "0"
-	if !s.layout.Claimless() {
+	if s.marks {
 		marked, token = s.Statuses(s.layout.Statuses.Processing), my.Quote(claimColumn)
 	}
 	page := "SELECT " + strings.Join([]string{group, created, key, marked, raw(c.Claimed), s.wait(), token}, ", ") +
 		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + group
 	order := " ORDER BY " + group + ", " + created + ", " + key + " LIMIT ?"
 	s.page = page + " > ?" + order
+	s.pageOf = page + " = ? ORDER BY " + created + ", " + key + " LIMIT ?"
 	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
 
-	s.full = queue.Columns(s, s.layout, min(s.maxRow, inlineBytes), "NULL", group)
+	s.full = queue.Columns(s, s.layout, min(s.maxRow, queue.InlineBytes), "NULL", group)
 	s.payload = "SELECT " + my.Quote(c.Payload) + " FROM " + s.name + s.byKey() + " WHERE " + key + " = ?"
 	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + s.byKey() + " WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
-	if !s.layout.Claimless() {
+	if s.marks {
 		s.lock += skipLocked
 	}
 	s.buildWrites()

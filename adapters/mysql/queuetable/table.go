@@ -8,10 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -25,52 +22,13 @@ const (
 // table is one table and what is known about it.
 type table struct {
 	Table
-	queue.Held[*hold]
+	q      *Queue
 	at     my.Table
 	layout *Layout
 	maxRow int64
+	marks  bool // it has a status for rows that are being processed
 
-	text  atomic.Pointer[statements] // nil: not described yet
-	stale bool                       // it is to be described again; guarded by claiming
-
-	restart bool // rows were put back; guarded by the lock of the queue's claims
-
-	// Guarded by claiming.
-	spot     spot     // where the next page begins
-	orphans  []values // what claims may have marked that have failed
-	slots    [adapters.Slots]bool
-	terms    [adapters.Slots]uint64
-	wants    uint64
-	unwanted map[string]bool // rows that no route wants, by key, as long as wants stays
-	round    round
-	whole    time.Time // when the latest round began that has looked at everything
-	rest     time.Time // before it no round begins; zero: one may
-	mean     int64     // bytes of a payload, about
-}
-
-// round is a way around the index.
-type round struct {
-	began   time.Time
-	partial bool          // it did not begin at the beginning
-	due     time.Time     // when the first row that is in the way may be out of it; zero: none is
-	took    time.Duration // to read pages
-	read    int           // entries of those
-	got     int           // rows that were claimed
-	left    bool          // rows were left because there was no room
-}
-
-// roundShare bounds the share of time of rounds that find next to nothing: one part of so many. Shorter ones than roundFree are free.
-const (
-	roundShare = 20
-	roundFree  = 20 * time.Millisecond
-)
-
-// restAfter is when the next round may begin.
-func (r *round) restAfter() time.Time {
-	if r.left || r.read < pageRows || r.took <= roundFree || r.got*100 > r.read {
-		return time.Time{}
-	}
-	return time.Now().Add((roundShare - 1) * r.took)
+	text atomic.Pointer[statements] // nil: not described yet
 }
 
 func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
@@ -78,10 +36,11 @@ func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{Table: of, at: at, layout: l, maxRow: maxRow, unwanted: map[string]bool{}}
-	t.Held = queue.NewHeld(func(_ *hold, finished bool) { t.restart = t.restart || !finished })
-	return t, nil
+	return &table{Table: of, at: at, layout: l, maxRow: maxRow, marks: !l.Claimless()}, nil
 }
+
+// ID implements [queue.Driver].
+func (t *table) ID() string { return t.at.SQL() }
 
 // sql are the statements, once they are known.
 func (t *table) sql() *statements { return t.text.Load() }
@@ -117,11 +76,17 @@ func (c column) number() bool { return slices.Contains(numberKinds, c.kind) }
 // updatesItself reports whether every UPDATE that does not name the column sets it to the present time.
 func (c column) updatesItself() bool { return strings.Contains(strings.ToLower(c.extra), "on update") }
 
-// describe finds out what the statements depend on, once. The caller has claiming.
-func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
-	if s := t.sql(); s != nil && !t.stale {
-		return s, nil
+// Describe implements [queue.Driver].
+func (t *table) Describe(ctx context.Context) error {
+	s, err := t.describe(ctx, t.q.db)
+	if err == nil {
+		t.text.Store(s)
 	}
+	return err
+}
+
+// describe finds out what the statements depend on.
+func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 	s, err := t.look(ctx, db)
 	if err != nil {
 		return nil, err
@@ -129,8 +94,6 @@ func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 	if err := s.lacks(); err != nil {
 		return nil, fmt.Errorf("mysql queue: table %s: %w", t.Name, err)
 	}
-	t.text.Store(s)
-	t.stale = false
 	return s, nil
 }
 

@@ -30,7 +30,7 @@ func (s *statements) buildWrites() {
 	c, st, changes := &s.layout.Columns, &s.layout.Statuses, s.changes()
 	keys, token := " WHERE "+my.Quote(c.Key)+" IN ("+argKeys+")", " AND "+my.Quote(claimColumn)+" = "+argToken
 	ours := keys + " AND " + s.Statuses(st.Waiting()...)
-	if !s.layout.Claimless() {
+	if s.marks {
 		s.take = changes.Take(changes.Set(c.Claimed, argStamp), changes.Set(claimColumn, argToken)) + ours
 		processing, claimed := " AND "+s.Statuses(st.Processing), " AND "+my.Quote(c.Claimed)+" = "+argClaimed
 		ours = keys + processing + token + claimed

@@ -3,260 +3,244 @@ package queuetable
 import (
 	"context"
 	"database/sql"
-	"slices"
+	"errors"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-// Claim implements [adapters.Queue].
-func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	if err := q.file.Check(); err != nil {
-		q.log.WarnContext(ctx, "what is known of the queue's tables is read again", "error", err)
-		q.restart()
-	}
-	tables := q.claims.InTurn()
-	c := newClaim(q, req)
-	err := c.run(ctx, tables)
-	if err != nil {
-		q.restart() // what was chosen still waits
-		return nil, wrap(tables[0].name, "claim", err)
-	}
-	return c.rows, nil
-}
-
-// restart forgets what is known of all tables. The caller has claiming.
-func (q *Queue) restart() {
-	for _, t := range q.tables {
-		t.stale = true
-		t.restart()
-	}
-}
-
-// claim is one call of Claim.
-type claim struct {
-	queue.Request
-	q     *Queue
-	tx    *sql.Tx
-	stmts map[string]*sql.Stmt
-	stamp time.Time // of what it marks
-	req   adapters.ClaimRequest
-	began time.Time
-	spent int  // what it has looked at, in rows
-	cut   bool // it has not looked at everything that is ready
-
-	rows     []*adapters.Row
-	picked   []picked
-	chosen   map[queue.RowKey]bool // the same
-	bytes    int64
-	full     bool // no more payload fits
-	perGroup map[string]int
-}
-
-// picked is a row that is to be claimed.
-type picked struct {
-	table *table
-	at    *entry
-	key   any
-	row   *adapters.Row
-}
-
-func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	return &claim{Request: queue.NewRequest(req), q: q, req: req, began: time.Now()}
-}
-
-// run looks at the tables in one transaction and marks what it has picked. A table with claims is read beforehand: the
-// write lock is taken only when there may be something to mark.
-func (c *claim) run(ctx context.Context, tables []*table) error {
-	c.begin(tables)
-	defer c.end(tables)
-	writes := !tables[0].layout.Claimless()
-	if writes {
-		idle := true
-		for _, t := range tables {
-			if err := c.discover(ctx, c.q.db, t); err != nil {
-				return err
-			}
-			idle = idle && len(t.ready) == 0
-		}
-		if idle {
-			return nil
-		}
-	}
-	tries := 0
-	return lite.RetryBusy(ctx, func() (err error) {
-		if tries++; tries > 1 {
-			c.q.restart()
-		}
-		c.picked, c.chosen, c.bytes, c.full = nil, map[queue.RowKey]bool{}, 0, false
-		c.perGroup, c.stmts = map[string]int{}, map[string]*sql.Stmt{}
-		if c.tx, err = c.q.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !writes}); err != nil {
-			return err
-		}
-		defer func() { _ = c.tx.Rollback() }() // it is over, or the first error says more
-		if err := c.serve(ctx, tables); err != nil {
-			return err
-		}
-		if writes {
-			if err := c.mark(ctx); err != nil {
-				return err
-			}
-		}
-		if err := c.tx.Commit(); err != nil {
-			return err
-		}
-		c.keep()
-		return nil
-	})
-}
-
-// begin has the holds that end from now on remembered: what the transaction reads may be from before.
-func (c *claim) begin(tables []*table) {
-	for _, t := range tables {
-		t.want(c)
-	}
-	c.q.claims.Lock()
-	defer c.q.claims.Unlock()
-	for _, t := range tables {
-		t.Begin()
-		for _, e := range t.returned {
-			t.enterAgain(e)
-		}
-		t.returned = nil
-		if t.newest != unread {
-			t.deleted, t.newest = t.newest, unread
-		}
-	}
-}
-
-func (c *claim) end(tables []*table) {
-	c.q.claims.Lock()
-	defer c.q.claims.Unlock()
-	for _, t := range tables {
-		t.End(t.look(c))
-	}
-}
-
-// discover finds entries. There are to be as many as rows are wanted, so that a long group keeps no other one waiting.
-func (c *claim) discover(ctx context.Context, db querier, t *table) error {
-	if _, err := t.describe(ctx, db); err != nil {
-		return err
-	}
-	if err := t.readNews(ctx, db); err != nil {
-		return err
-	}
-	t.unblock(time.Now())
-	return t.readOn(ctx, db, max(c.req.Limit, 1), c)
-}
-
-// serve picks rows of the tables.
-func (c *claim) serve(ctx context.Context, tables []*table) error {
-	for _, t := range tables {
-		if err := c.discover(ctx, c.tx, t); err != nil {
-			return err
-		}
-	}
-	got := func() int { return len(c.picked) }
-	return queue.Share(len(tables), c.req.Limit, int(c.q.batch.Load()), got, func(i, most int) error {
-		before, began := got(), time.Now()
-		if err := c.rounds(ctx, tables[i], before+most); err != nil {
-			return err
-		}
-		if got() == before {
-			tables[i].scan.charge(time.Since(began))
-		}
-		return nil
-	})
-}
-
-// rounds looks at a table's entries until so many rows are picked, in turns: each gets its share before
-// one of them gets a second.
-func (c *claim) rounds(ctx context.Context, t *table, most int) error {
-	var later []*entry // that are not to be looked at again by this claim
-	defer func() { t.ready = append(t.ready, later...) }()
-	for looks := 0; len(t.ready) > 0 && c.room(most); {
-		turn := t.ready
-		t.ready = nil
-		var more []*entry
-		share := max((most-len(c.picked)+len(turn)-1)/len(turn), 1)
-		for i, e := range turn {
-			if c.cut = c.cut || looks > 0 && c.late(); c.cut || !c.room(most) {
-				t.ready = slices.Concat(turn[i:], more, t.ready)
-				return nil
-			}
-			if c.leftOut(e) {
-				later = append(later, e)
-				continue
-			}
-			looks++
-			again, wait, err := c.visit(ctx, t, e, min(share, most-len(c.picked)))
-			switch {
-			case err != nil:
-				return err
-			case again:
-				more = append(more, e)
-			case wait:
-				later = append(later, e)
-			}
-		}
-		t.ready = append(more, t.ready...)
-		if len(more) == 0 {
-			if err := t.readOn(ctx, c.tx, most-len(c.picked), c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// leftOut reports whether the request takes nothing of an entry.
-func (c *claim) leftOut(e *entry) bool {
-	return e.group != "" && (c.Except[e.group] || c.allowed(e) <= 0)
-}
-
-// visit looks at an entry, and reports whether there may be more of it for this claim, or for another one.
-func (c *claim) visit(ctx context.Context, t *table, e *entry, share int) (again, wait bool, err error) {
-	c.spent += entryCost
-	v := &visit{claim: c, table: t, at: e, share: min(share, c.allowed(e))}
-	if err := v.run(ctx); err != nil {
-		return false, false, err
-	}
-	ready := e.state == entryReady // neither blocked nor at its end
-	return ready && !v.absent, ready && v.absent, nil
-}
-
-// room reports whether more rows may be picked.
-func (c *claim) room(most int) bool { return len(c.picked) < most && !c.full }
-
-// The rows that a claim looks at before it ends; the next one continues. An entry costs a statement.
 const (
-	claimRows = 10_000
-	entryCost = 8
+	// pageRows is how many entries of the index one statement reads.
+	pageRows = 1000
+
+	// claimRows is how many a claim reads before it ends without result; the next one continues.
+	claimRows = 20_000
+
+	// newerRows is how many new rows a claim looks up.
+	newerRows = 5000
+
+	// grouped begins the id of a group, before its name.
+	grouped = "="
 )
 
-// late reports whether the claim has looked at so much that it ends.
-func (c *claim) late() bool { return c.spent >= claimRows }
+var _ queue.Driver = (*table)(nil)
 
-// allowed is how many further rows of a group the request allows.
-func (c *claim) allowed(e *entry) int {
-	if c.req.PerGroup <= 0 || e.alone {
-		return max(c.req.Limit, 1)
+// Claim implements [adapters.Queue].
+func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
+	if err := q.file.Check(); err != nil {
+		q.log.WarnContext(ctx, "what is known of the queue's tables is read again", "error", err)
+		q.Restart()
 	}
-	return c.req.PerGroup - c.perGroup[e.id]
+	return q.engine.Claim(ctx, req)
 }
 
-// prepared is a statement of the transaction.
-func (c *claim) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
-	if s := c.stmts[text]; s != nil {
-		return s, nil
+// Page implements [queue.Driver]. Rows in no order come first; if they fill no page, the first groups are in it too.
+func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page, err error) {
+	err = lite.RetryBusy(ctx, func() error {
+		page = queue.Page{}
+		s, name := t.sql(), strings.TrimPrefix(from.ID, grouped)
+		switch {
+		case from.In && from.ID == queue.Alone:
+			err = t.entries(ctx, &page, s.aloneOn, pageRows, from.Created, from.Key)
+		case from.In && from.Created == nil:
+			err = t.entries(ctx, &page, s.ofGroup, pageRows, name)
+		case from.In:
+			err = t.entries(ctx, &page, s.ofGroupOn, pageRows, name, from.Created, from.Key)
+		case from.ID == "":
+			if err = t.entries(ctx, &page, s.alone, pageRows); err == nil && len(page.Entries) < pageRows && s.group != "" {
+				err = t.entries(ctx, &page, s.groups, pageRows-len(page.Entries))
+			}
+		case s.group == "":
+		case from.ID == queue.Alone:
+			err = t.entries(ctx, &page, s.groups, pageRows)
+		default:
+			err = t.entries(ctx, &page, s.groupsOn, pageRows, name)
+		}
+		return err
+	})
+	switch n := len(page.Entries); {
+	case n == pageRows:
+		last := &page.Entries[n-1]
+		page.Next = queue.Position{ID: last.ID, In: true, Created: last.Created, Key: last.Key}
+	case from.In: // it was the rest of a group
+		page.Next = queue.Position{ID: from.ID}
+	default:
+		page.End = true
 	}
-	s, err := c.tx.PrepareContext(ctx, text)
-	if err == nil {
-		c.stmts[text] = s
-	}
-	return s, err
+	return page, err
 }
+
+// entries adds what a statement finds to a page.
+func (t *table) entries(ctx context.Context, page *queue.Page, query string, args ...any) error {
+	rows, err := t.q.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for s := t.sql(); rows.Next(); {
+		e := queue.Entry{Ours: true}
+		var group sql.NullString
+		var claimed, next any
+		if err := rows.Scan(&group, &e.Created, &e.Key, &e.Marked, &claimed, &next); err != nil {
+			return err
+		}
+		e.ID, e.Text = idOf(group), s.KeyText(e.Key)
+		if e.ID == queue.Alone {
+			e.Slot = adapters.SlotOf("", e.Text)
+		}
+		e.Stamp, _ = timeOf("", claimed) // of what is no time it is not known
+		if due, _ := timeOf("", next); !due.IsZero() {
+			e.Wait = time.Until(due)
+		}
+		page.Entries = append(page.Entries, e)
+	}
+	return rows.Err()
+}
+
+// idOf is the id of a group as a column has it.
+func idOf(group sql.NullString) string {
+	if !group.Valid {
+		return queue.Alone
+	}
+	return grouped + group.String
+}
+
+// Group implements [queue.Driver].
+func (t *table) Group(id string) string {
+	return queue.GroupOf(t.Table, strings.TrimPrefix(id, grouped))
+}
+
+// unread is a rowid before all others.
+const unread = -1
+
+// Newer implements [queue.Driver], by rowid. SQLite has one writer at a time, so rows become visible in the order of their rowids. Where applications
+// choose rowids, or rows with the last ones were deleted, rounds find what this misses.
+func (t *table) Newer(ctx context.Context) (ids []string, err error) {
+	s := t.sql()
+	if s.rowless {
+		return nil, nil
+	}
+	err = lite.RetryBusy(ctx, func() error { ids, err = t.newer(ctx, s); return err })
+	return ids, err
+}
+
+func (t *table) newer(ctx context.Context, s *statements) (ids []string, err error) {
+	var newest int64
+	if err := t.q.db.QueryRowContext(ctx, s.newest).Scan(&newest); err != nil {
+		return nil, err
+	}
+	if deleted := t.deleted.Swap(unread); deleted != unread { // the next row may have the rowid of one that was deleted
+		t.seen = min(t.seen, deleted)
+	}
+	if t.seen == unread || newest <= t.seen {
+		t.seen = newest
+		return nil, nil
+	}
+	rows, err := t.q.db.QueryContext(ctx, s.newer, t.seen, newest, newerRows)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	n, last := 0, newest
+	for ; rows.Next(); n++ {
+		var group sql.NullString
+		if err := rows.Scan(&last, &group); err != nil {
+			return nil, err
+		}
+		ids = append(ids, idOf(group))
+	}
+	if n < newerRows {
+		last = newest
+	}
+	t.seen = last
+	return ids, rows.Err()
+}
+
+// Take implements [queue.Driver]. Without marks nothing is written.
+func (t *table) Take(ctx context.Context, f func(queue.Taker) error) error {
+	if !t.marks {
+		return lite.RetryBusy(ctx, func() error { return f(&taker{t, t.q.db}) })
+	}
+	return lite.Transact(ctx, t.q.db, func(tx *sql.Tx) error { return f(&taker{t, tx}) })
+}
+
+// taker implements [queue.Taker].
+type taker struct {
+	*table
+	tx querier
+}
+
+func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, _ int64) (map[string]queue.Found, error) {
+	s, keys := t.sql(), make([]any, len(chosen))
+	for i, e := range chosen {
+		keys[i] = e.Key
+	}
+	rows, err := t.tx.QueryContext(ctx, strings.Replace(s.read, "(%s)", "("+strings.TrimSuffix(strings.Repeat("?, ", len(keys)), ", ")+")", 1), keys...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	found := make(map[string]queue.Found, len(chosen))
+	for rows.Next() {
+		r := queue.NewRecord(t.Table, s.layout, t.maxRow, s)
+		if err := r.Scan(rows); err != nil {
+			return nil, err
+		}
+		found[s.KeyText(r.Key)] = queue.Found{ID: idOf(r.Group), Attempts: r.Attempts, Record: r, Left: r.Left()}
+	}
+	return found, rows.Err()
+}
+
+func (t *taker) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {
+	var payload sqlvalue.Bytes
+	err := t.tx.QueryRowContext(ctx, t.sql().payload, e.Key).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	f.Record.Fill(payload)
+	f.Left = 0
+	return true, err
+}
+
+func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (stamp time.Time, missing map[string]bool, err error) {
+	s, now := t.sql(), t.q.nextStamp()
+	col := &s.layout.Columns
+	stamp = s.stamp(now)
+	stmt, err := t.tx.PrepareContext(ctx, s.take)
+	if err != nil {
+		return stamp, nil, err
+	}
+	defer func() { _ = stmt.Close() }() // the transaction has its errors
+	args := make([]any, settleArgs)
+	args[6], args[7] = s.timeValue(col.Updated, textTime, now), s.timeValue(col.Claimed, textStamp, stamp)
+	for i := range rows {
+		args[0] = rows[i].Key
+		if _, err := stmt.ExecContext(ctx, args...); err != nil {
+			return stamp, nil, err
+		}
+	}
+	return stamp, nil, nil
+}
+
+// nextStamp is a time for claims that no earlier one of this process has had.
+// Text columns hold its microseconds, which are random, so that claims that two
+// processes make in one millisecond differ. Integer columns hold milliseconds.
+func (q *Queue) nextStamp() time.Time {
+	return q.Stamp(time.Now()).Add(rand.N(time.Millisecond).Truncate(time.Microsecond)) //nolint:gosec // guards nothing
+}
+
+// stamp is the time of a claim as the column keeps it.
+func (s *statements) stamp(at time.Time) time.Time {
+	if s.affinity(s.layout.Columns.Claimed) == affinityInteger {
+		return at.Truncate(time.Millisecond)
+	}
+	return at
+}
+
+// Unmark implements [queue.Driver]: there is nothing to do, because the outcome of a claim is always known.
+func (t *table) Unmark(context.Context, []any, time.Time) ([]any, error) { return nil, nil }

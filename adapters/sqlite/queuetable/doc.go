@@ -3,23 +3,16 @@
 //
 // # How a claim finds work
 //
-// A claim knows entries: groups that may have rows to be claimed, and single rows that are in no order. It looks at those that
-// are ready, an equal share of rows for each, and reads a group in its order from its first unfinished row on. So nothing is
-// claimed behind a row that is not due or that another process holds. Entries come from two readings:
+// The engine of package queue reads the index of unfinished rows in rounds, by group, time of creation and key. Rows in no order come first.
+// Between two claims it asks for the groups of new rows, by rowid: SQLite has one writer at a time, so rows become visible in the order of their
+// rowids, and the first row of a new group waits for no round. Rounds find what others have put back, and rows that were given rowids of an
+// application's choosing.
 //
-//   - News: the rows that were inserted since the last claim, by rowid. SQLite has one writer at a time, so rows become
-//     visible in the order of their rowids and none is late.
-//   - The scan: the names of all groups with unfinished rows, one index probe each, from time to time. It finds what was there at
-//     the start, what others have put back, and rows that were given rowids of an application's choosing. Its share of the
-//     time is bounded.
-//
-// A group is read from where the last look at it ended as long as nothing can have come before that place: rows there are
-// ours, or no route wants them. The news says when a row has come before it.
-//
-// A claim reads and marks in one transaction. That of a table without a status for rows that are being processed only reads.
+// A claim reads pages without a transaction, and rows again in the one that marks them: the write lock is taken only when there is something to
+// mark. A claim of a table without a status for rows that are being processed writes nothing.
 //
 // # What is simpler than in PostgreSQL
 //
-// No row is locked: whoever writes has the file. Outcomes are known: a transaction that fails was rolled back. Statements take values one row
-// at a time, because there is no round trip. The package decides no order between groups, retries nothing and delivers nothing; package router does.
+// No row is locked: whoever writes has the file. Outcomes are known: a transaction that fails was rolled back. Statements that write take values one row
+// at a time, because there is no round trip.
 package queuetable

@@ -12,17 +12,13 @@ import (
 
 // Check implements [adapters.Queue]. What makes claims dear is only warned about.
 func (q *Queue) Check(ctx context.Context) error {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
 	var errs []error
 	for _, t := range q.tables {
-		t.stale = true
-		s, err := t.describe(ctx, q.db)
-		if err != nil {
+		if err := q.Describe(ctx, t, true); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if missing := s.missing(); missing != nil {
+		if missing := t.sql().missing(); missing != nil {
 			q.log.WarnContext(ctx, "an index is missing: claims read more than they need to; `outrider init` creates it", "table", t.name, "index", missing.name)
 		}
 	}
@@ -73,13 +69,10 @@ func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 
 func (q *Queue) examineTable(ctx context.Context, t *table) []adapters.Finding {
 	subject := "table " + t.name
-	q.claiming.Lock()
-	t.stale = true
-	s, err := t.describe(ctx, q.db)
-	q.claiming.Unlock()
-	if err != nil {
+	if err := q.Describe(ctx, t, true); err != nil {
 		return adapters.FindingsOf(subject, err)
 	}
+	s := t.sql()
 	f := []adapters.Finding{{Subject: subject + ": columns", Text: "all there"}}
 	if i := s.missing(); i != nil {
 		f = append(f, adapters.Finding{Level: adapters.LevelWarning, Subject: subject + ": indexes",
@@ -88,7 +81,7 @@ func (q *Queue) examineTable(ctx context.Context, t *table) []adapters.Finding {
 		f = append(f, adapters.Finding{Subject: subject + ": indexes", Text: "they find unfinished rows by group and by age, and dead ones"})
 	}
 	f = append(f, q.examineTimes(ctx, t, s))
-	if !t.layout.Claimless() {
+	if t.marks {
 		f = append(f, q.examineStuck(ctx, t, s))
 	}
 	return f

@@ -5,58 +5,36 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-// Extend implements [adapters.Queue]. The time at which the rows were marked is
-// renewed in the table; the claims stay as they are. In a table without claims it finds out which rows wait still.
-func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
-	stamp := q.nextStamp()
-	q.claims.Lock()
-	rows, lost := q.claims.Extended(claims)
-	for _, r := range rows {
-		if s := r.Table.sql(); s.renew != "" { // until it is written either may stand in the row
-			r.Hold.former, r.Hold.stamp = r.Hold.stamp, s.timeValue(r.Table.layout.Columns.Claimed, textStamp, stamp)
+// renew implements [queue.Backend].Renew.
+func (q *Queue) renew(ctx context.Context, rows []*settled) error {
+	now, was := q.nextStamp(), make([]time.Time, len(rows))
+	for i, r := range rows {
+		if was[i] = r.Lease.Stamp; r.Table.marks {
+			q.Expect(r.Table.sql().stamp(now), r)
 		}
 	}
-	q.claims.Unlock()
-	if len(rows) == 0 {
-		return lost, nil
-	}
-	err = lite.Transact(ctx, q.db, func(tx *sql.Tx) (err error) {
-		for _, r := range rows {
-			if r.Done, err = renew(ctx, tx, r.Table.sql(), r.Hold); err != nil {
+	return lite.Transact(ctx, q.db, func(tx *sql.Tx) (err error) {
+		for i, r := range rows {
+			if r.Done, err = renew(ctx, tx, r, was[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	if err != nil {
-		for _, r := range rows { // nothing was written
-			if r.Table.sql().renew != "" {
-				r.Hold.stamp = r.Hold.former
-			}
-		}
-		return nil, wrap(rows[0].Table.name, "extend claims", lite.Refused(err))
-	}
-	for _, r := range rows {
-		if r.Hold.former = r.Hold.stamp; !r.Done {
-			lost = append(lost, q.claims.End(r)...)
-		}
-	}
-	return lost, nil
 }
 
 // renew reports whether the row is claimed still.
-func renew(ctx context.Context, tx *sql.Tx, s *statements, h *hold) (ok bool, err error) {
-	if s.renew == "" {
-		err = tx.QueryRowContext(ctx, s.waits, h.key).Scan(&ok)
+func renew(ctx context.Context, tx *sql.Tx, r *settled, was time.Time) (ok bool, err error) {
+	s := r.Table.sql()
+	if !r.Table.marks {
+		err = tx.QueryRowContext(ctx, s.waits, r.Lease.Key).Scan(&ok)
 		return ok, err
 	}
-	result, err := tx.ExecContext(ctx, s.renew, h.key, h.former, h.former, nil, nil, nil, nil, nil, h.stamp)
+	c := s.layout.Columns.Claimed
+	result, err := tx.ExecContext(ctx, s.renew, r.Lease.Key, s.timeValue(c, textStamp, was), nil, nil, nil, nil, nil, s.timeValue(c, textStamp, r.Lease.Stamp))
 	if err != nil {
 		return false, err
 	}
@@ -88,44 +66,23 @@ func (s *statements) marked(ctx context.Context, db querier) (all []marked, err 
 	return all, rows.Err()
 }
 
-// Recover implements [adapters.Queue]. Rows that this queue holds are never
-// recovered, however old their claims. It also notices indexes that were made or dropped meanwhile.
-func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	for _, t := range q.tables {
-		t.stale = true
-		s, err := t.describe(ctx, q.db)
-		if err != nil {
-			return recovered, err
-		}
-		if t.layout.Claimless() {
-			continue // nothing is marked
-		}
-		n := 0
-		if err := lite.Transact(ctx, q.db, func(tx *sql.Tx) error { n, err = q.recover(ctx, tx, t, s); return err }); err != nil {
-			return recovered, wrap(t.name, "recover stuck rows", err)
-		}
-		if recovered += n; n > 0 {
-			t.restart()
-		}
-	}
-	return recovered, nil
+// Recover implements [queue.Driver].
+func (t *table) Recover(ctx context.Context, held func(key string) bool, _ int) (n int, err error) {
+	err = lite.Transact(ctx, t.q.db, func(tx *sql.Tx) error { n, err = t.recover(ctx, tx, held); return err })
+	return n, err
 }
 
-func (q *Queue) recover(ctx context.Context, tx *sql.Tx, t *table, s *statements) (n int, err error) {
+func (t *table) recover(ctx context.Context, tx *sql.Tx, held func(key string) bool) (n int, err error) {
+	s := t.sql()
 	rows, err := s.marked(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range rows {
-		q.claims.Lock()
-		ours := t.Holds(s.KeyText(m.key))
-		q.claims.Unlock()
-		if ours || m.since.IsZero() || time.Since(m.since) < q.timeout {
+		if m.since.IsZero() || time.Since(m.since) < t.q.timeout || held(s.KeyText(m.key)) {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, s.recover, m.key, nil, nil, nil, nil, nil, nil, s.timeValue(t.layout.Columns.Updated, textTime, time.Now())); err != nil {
+		if _, err := tx.ExecContext(ctx, s.recover, m.key, nil, nil, nil, nil, nil, s.timeValue(t.layout.Columns.Updated, textTime, time.Now())); err != nil {
 			return 0, err
 		}
 		n++
@@ -133,27 +90,13 @@ func (q *Queue) recover(ctx context.Context, tx *sql.Tx, t *table, s *statements
 	return n, nil
 }
 
-// Processing implements [adapters.OperatorQueue].
-func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
-	for _, t := range q.tables {
-		s, err := q.described(ctx, t)
-		if err != nil {
-			return adapters.Processing{}, err
-		}
-		if t.layout.Claimless() {
-			continue
-		}
-		rows, err := s.marked(ctx, q.db)
-		if err != nil {
-			return adapters.Processing{}, wrap(t.name, "count rows", err)
-		}
-		p.Rows += min(len(rows), most)
-		p.More = p.More || len(rows) > most
-		for _, m := range rows[:min(len(rows), most)] {
-			if !m.since.IsZero() {
-				p.Longest = max(p.Longest, time.Since(m.since))
-			}
+// Marked implements [queue.Driver].
+func (t *table) Marked(ctx context.Context, most int) (n int, longest time.Duration, err error) {
+	rows, err := t.sql().marked(ctx, t.q.db)
+	for _, m := range rows[:min(len(rows), most)] {
+		if !m.since.IsZero() {
+			longest = max(longest, time.Since(m.since))
 		}
 	}
-	return p, nil
+	return len(rows), longest, err
 }

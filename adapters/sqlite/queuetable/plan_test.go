@@ -57,11 +57,11 @@ func TestG8_ClaimsAreFlatBesideFinishedRows(t *testing.T) {
 		args []any
 		by   string
 	}{
-		"look": {s.look, []any{"a1"}, s.byGroup.name}, "lookOn": {s.lookOn, []any{"a1", "2020", "x"}, s.byGroup.name},
-		"rows in no order": {s.firstRows, []any{1}, s.byGroup.name}, "next rows": {s.nextRows, []any{1, "2020", "x"}, s.byGroup.name},
-		"groups": {s.firstGroups, []any{1}, s.byGroup.name}, "next groups": {s.nextGroups, []any{1, "a"}, s.byGroup.name},
-		"news": {s.news, []any{1, 2, 3}, "INTEGER PRIMARY KEY"}, "one row": {s.lookAt, []any{"k"}, "autoindex"},
-		"done": {s.Done, []any{"k", nil, nil, 0, nil, nil, "now", "now", nil}, "autoindex"}, "retry": {s.Retry, []any{"k", nil, nil, 0, "e", nil, "now", "now", nil}, "autoindex"},
+		"rows in no order": {s.alone, []any{1}, s.byGroup.name}, "next rows": {s.aloneOn, []any{1, "2020", "x"}, s.byGroup.name},
+		"groups": {s.groups, []any{1}, s.byGroup.name}, "next groups": {s.groupsOn, []any{1, "a"}, s.byGroup.name},
+		"a group": {s.ofGroup, []any{1, "a1"}, s.byGroup.name}, "its next rows": {s.ofGroupOn, []any{1, "a1", "2020", "x"}, s.byGroup.name},
+		"newer": {s.newer, []any{1, 2, 3}, "INTEGER PRIMARY KEY"}, "chosen rows": {strings.Replace(s.read, "%s", "?, ?", 1), []any{"k", "l"}, "autoindex"},
+		"done": {s.Done, []any{"k", nil, 0, nil, nil, "now", "now", nil}, "autoindex"}, "retry": {s.Retry, []any{"k", nil, 0, "e", nil, "now", "now", nil}, "autoindex"},
 	} {
 		plan := e.plan(st.text, st.args...)
 		if !strings.Contains(plan, st.by) || strings.Contains(plan, "TEMP B-TREE") {

@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -28,11 +25,11 @@ type (
 
 const (
 	// DefaultBatch is the most rows that a claim takes from one table.
-	DefaultBatch = 500
+	DefaultBatch = queue.DefaultBatch
 
 	// DefaultTimeout is how long a row may be marked as being processed
 	// before it counts as stuck.
-	DefaultTimeout = 5 * time.Minute
+	DefaultTimeout = queue.DefaultTimeout
 )
 
 // Config says which tables a [Queue] works on.
@@ -55,38 +52,22 @@ type Config struct {
 }
 
 // Queue claims and settles rows of queue tables in a SQLite file. It implements
-// [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
+// [adapters.Queue].
 type Queue struct {
 	queue.Operators
+	*engine
 	db      *sql.DB
 	tables  []*table
 	fenced  bool
-	batch   atomic.Int64 // see SetBatch
 	timeout time.Duration
 	log     *slog.Logger
 	file    *lite.Watch
-
-	// claiming is held while rows are claimed and while rows are put back: a row
-	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their entries.
-	claiming sync.Mutex
-
-	claims queue.Claims[*table, *hold]
-	stamp  time.Time // of the last claim; guarded by the lock of claims
 }
 
-// hold is a claim that has not been settled.
-type hold struct {
-	token    string
-	key      any // as the column has it
-	at       *entry
-	stamp    any    // when the row was marked, as the column has it; nil in tables without claims
-	former   any    // what stamp was before an extension
-	term     uint64 // of the lane; see [adapters.ClaimRequest]
-	blocking bool   // a group waits for its end
-}
-
-// Token implements [queue.Hold].
-func (h *hold) Token() string { return h.token }
+type (
+	engine  = queue.Engine[*table]
+	settled = queue.Settled[*table]
+)
 
 var _ adapters.OperatorQueue = (*Queue)(nil)
 
@@ -95,21 +76,19 @@ func New(cfg Config) (*Queue, error) {
 	if err := validate(&cfg.Layout); err != nil {
 		return nil, fmt.Errorf("sqlite queue: layout: %w", err)
 	}
-	if len(cfg.Tables) == 0 {
-		return nil, errors.New("sqlite queue: no table is named")
-	}
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("sqlite queue: Batch and Timeout must not be negative; 0 is the default")
 	}
 	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default())}
-	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
-		for _, other := range q.tables {
-			if strings.EqualFold(other.name, of.Name) {
-				return nil, fmt.Errorf("sqlite queue: table %s is named twice", of.Name)
-			}
-		}
-		q.tables = append(q.tables, newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)))
+		t := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))
+		t.q, q.tables = q, append(q.tables, t)
+	}
+	var err error
+	q.engine, err = queue.NewEngine(queue.Backend[*table]{Name: "sqlite queue", Layout: &cfg.Layout, Tables: cfg.Tables, Batch: cfg.Batch, PageRows: pageRows, ClaimRows: claimRows, Logger: cfg.Logger,
+		Settle: q.settle, Renew: q.renew, Answered: func(error) bool { return true }, Refused: lite.Refused, Wrap: wrap}, q.tables)
+	if err != nil {
+		return nil, err
 	}
 	db, err := lite.Open(cfg.Path)
 	if err != nil {
@@ -117,13 +96,9 @@ func New(cfg Config) (*Queue, error) {
 	}
 	name, _ := lite.File(cfg.Path) // it was opened
 	q.db, q.file = db, lite.WatchFile(name)
-	q.claims.Init(&cfg.Layout, q.tables)
 	q.Operators = newOperators(q, &cfg)
 	return q, nil
 }
-
-// SetBatch changes [Config.Batch] of a queue, from the next claim on. 0: [DefaultBatch].
-func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until a recovery; put them back before.
@@ -139,13 +114,6 @@ func wrap(table, what string, err error) error {
 
 // described is a table whose statements are known.
 func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	return t.describe(ctx, q.db)
+	err := q.Describe(ctx, t, false)
+	return t.sql(), err
 }
-
-// Coverage implements [adapters.Queue].
-func (q *Queue) Coverage() adapters.Coverage { return q.claims.Coverage() }
-
-// KeepsDue implements [adapters.DueKeeper].
-func (q *Queue) KeepsDue() bool { return q.tables[0].layout.Columns.NextAttempt != "" }

@@ -3,7 +3,6 @@ package queuetable
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,32 +12,11 @@ import (
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
-// settleArgs is how many parameters the statements that write have at most.
-const settleArgs = 9
-
-// Settle implements [adapters.Queue].
-func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	s := &settling{q: q, now: time.Now()}
-	q.claims.Lock()
-	s.rows, lost = q.claims.Held(results)
-	q.claims.Unlock()
-	if len(s.rows) == 0 {
-		return lost, nil
-	}
-	if slices.ContainsFunc(s.rows, func(r *settled) bool { return !r.Effect.Ends() }) { // nothing may be claimed now that is behind what is put back
-		q.claiming.Lock()
-		defer q.claiming.Unlock()
-	}
-	if err := lite.Transact(ctx, q.db, s.run); err != nil {
-		return nil, wrap(s.rows[0].Table.name, "settle", lite.Refused(err))
-	}
-	q.claims.Lock()
-	defer q.claims.Unlock()
-	return append(lost, q.claims.End(s.rows...)...), nil
+// settle implements [queue.Backend].Settle.
+func (q *Queue) settle(ctx context.Context, rows []*settled) error {
+	s := &settling{q: q, now: time.Now(), rows: rows}
+	return lite.Transact(ctx, q.db, s.run)
 }
-
-// settled is a row that is settled.
-type settled = queue.Settled[*table, *hold]
 
 // settling is one call of Settle.
 type settling struct {
@@ -59,7 +37,7 @@ func (s *settling) run(tx *sql.Tx) error {
 			r.Done = true
 			continue
 		}
-		if r.Table.layout.Claimless() && s.q.fenced {
+		if !r.Table.marks && s.q.fenced {
 			ok, err := fence(ctx, tx, fences, laneEpoch{r.Lane, r.Epoch})
 			if err != nil {
 				return err
@@ -101,11 +79,9 @@ func (s *settling) noteDeleted(ctx context.Context, tx *sql.Tx, tables map[*tabl
 		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(_rowid_), 0) FROM "+lite.Quote(t.name)).Scan(&newest); err != nil {
 			return err
 		}
-		s.q.claims.Lock()
-		if t.newest == unread || newest < t.newest {
-			t.newest = newest
+		if known := t.deleted.Load(); known == unread || newest < known {
+			t.deleted.Store(newest)
 		}
-		s.q.claims.Unlock()
 	}
 	return nil
 }
@@ -146,6 +122,6 @@ func (s *statements) settle(r *settled, now time.Time) (text string, args []any)
 	if r.Effect.Error != "" {
 		message = r.Effect.Error
 	}
-	return text, []any{r.Hold.key, r.Hold.stamp, r.Hold.former, r.Effect.Attempts, message, due,
+	return text, []any{r.Lease.Key, s.timeValue(c.Claimed, textStamp, r.Lease.Stamp), r.Effect.Attempts, message, due,
 		s.timeValue(c.Done, textTime, now), s.timeValue(c.Updated, textTime, now), nil}
 }

@@ -1,7 +1,6 @@
 package queuetable
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -17,17 +16,19 @@ type statements struct {
 	types   map[string]string // declared, by column in lower case
 	kind    string
 	maxRow  int64
-	rowless bool // WITHOUT ROWID: there is no news
+	rowless bool // WITHOUT ROWID
+	marks   bool // as the table's
 
 	group string // expression of a row's group, NULL: the row is in no order; "": no row has one
 
 	byGroup, byAge, processing, byDead *index
 	byDone                             *index // nil: delivered rows stay
 
-	newest, news                       string
-	firstGroups, nextGroups            string
-	firstRows, nextRows                string // in no order
-	look, lookOn, lookAt               string // of a group, from a place on; at one row
+	newest, newer                      string // rowids, and the groups of rows
+	alone, aloneOn                     string // pages: of rows in no order, from a place on
+	groups, groupsOn                   string // of groups, behind one
+	ofGroup, ofGroupOn                 string // of one group, from a place on
+	read, payload                      string // what was chosen; the keys follow
 	take, renew, stuck, waits, recover string
 	queue.Settles
 }
@@ -47,7 +48,7 @@ func (i *index) pin() string {
 }
 
 func newStatements(t *table, types map[string]string) *statements {
-	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layoutIn(types), types: types, kind: t.Kind, maxRow: t.maxRow}
+	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layoutIn(types), types: types, kind: t.Kind, maxRow: t.maxRow, marks: t.marks}
 	c := &t.layout.Columns
 	if c.Group != "" {
 		s.group = "CAST(" + lite.Quote(c.Group) + " AS TEXT)"
@@ -67,7 +68,7 @@ func newStatements(t *table, types map[string]string) *statements {
 		s.byGroup = s.newIndex("group", s.group+", "+place, s.unfinished())
 	}
 	s.byAge = s.newIndex("age", place, s.unfinished())
-	if !t.layout.Claimless() {
+	if t.marks {
 		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.layout.Statuses.Processing})
 	}
 	s.byDead = s.newIndex("dead", place, t.layout.Dead())
@@ -110,7 +111,7 @@ func (s *statements) value(status string) string {
 }
 
 func (s *statements) unfinished() []string {
-	if s.layout.Claimless() {
+	if !s.marks {
 		return s.layout.Statuses.Waiting()
 	}
 	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
@@ -121,31 +122,30 @@ func (s *statements) build() {
 	c := &s.layout.Columns
 	created, key := lite.Quote(c.Created), lite.Quote(c.Key)
 	s.newest = "SELECT coalesce(max(_rowid_), 0) FROM " + s.name
-	s.news = "SELECT _rowid_, " + s.Group() + ", " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name +
+	s.newer = "SELECT _rowid_, " + s.Group() + " FROM " + s.name +
 		" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND " + s.Statuses(s.layout.Statuses.Waiting()...) + " ORDER BY _rowid_ LIMIT ?3"
 
-	// The group is known, and the time of the claim identifies what is being processed.
-	state := "0"
-	if !s.layout.Claimless() {
-		state = s.Statuses(s.layout.Statuses.Processing)
+	marked, pin, alone := "0", s.byAge.pin(), ""
+	if s.marks {
+		marked = s.Statuses(s.layout.Statuses.Processing)
 	}
-	look := queue.Columns(s, s.layout, s.maxRow, raw(c.Claimed), "NULL") + ", " + state
-
-	unfinished, after, order := s.in(s.unfinished()), " AND ("+created+", "+key+") > (?2, ?3)", " ORDER BY "+created+", "+key
-	pin, alone := s.byAge.pin(), ""
 	if s.group != "" {
 		pin, alone = s.byGroup.pin(), s.group+" IS NULL AND "
-		name := func(from string) string {
-			return "(SELECT " + s.group + " FROM " + s.name + pin + " WHERE " + from + " AND " + unfinished + " ORDER BY " + s.group + " LIMIT 1)"
-		}
-		walk := "WITH RECURSIVE walk (name) AS (SELECT %s UNION ALL SELECT " + name(s.group+" > walk.name") +
-			" FROM walk WHERE walk.name IS NOT NULL LIMIT ?1) SELECT name FROM walk WHERE name IS NOT NULL"
-		s.firstGroups, s.nextGroups = fmt.Sprintf(walk, name(s.group+" IS NOT NULL")), fmt.Sprintf(walk, name(s.group+" > ?2"))
-		s.look = "SELECT " + look + " FROM " + s.name + pin + " WHERE " + s.group + " = ?1 AND " + unfinished + order
-		s.lookOn = strings.Replace(s.look, order, after+order, 1)
 	}
-	rows := "SELECT " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name + pin + " WHERE " + alone + unfinished
-	s.firstRows, s.nextRows = rows+order+" LIMIT ?1", rows+after+order+" LIMIT ?1"
-	s.lookAt = "SELECT " + look + " FROM " + s.name + " WHERE " + key + " = ?1 AND " + s.Statuses(s.unfinished()...)
+	page := "SELECT " + strings.Join([]string{s.Group(), raw(c.Created), raw(c.Key), marked, raw(c.Claimed), raw(c.NextAttempt)}, ", ") +
+		" FROM " + s.name + pin + " WHERE "
+	unfinished, order := s.in(s.unfinished()), " ORDER BY "+created+", "+key+" LIMIT ?1"
+	s.alone = page + alone + unfinished + order
+	s.aloneOn = page + alone + unfinished + " AND (" + created + ", " + key + ") > (?2, ?3)" + order
+	if s.group != "" {
+		byGroup := " AND " + unfinished + " ORDER BY " + s.group + ", " + created + ", " + key + " LIMIT ?1"
+		s.groups, s.groupsOn = page+s.group+" IS NOT NULL"+byGroup, page+s.group+" > ?2"+byGroup
+		s.ofGroup = page + s.group + " = ?2 AND " + unfinished + order
+		s.ofGroupOn = page + s.group + " = ?2 AND " + unfinished + " AND (" + created + ", " + key + ") > (?3, ?4)" + order
+	}
+
+	s.read = "SELECT " + queue.Columns(s, s.layout, min(s.maxRow, queue.InlineBytes), "NULL", s.Group()) + " FROM " + s.name +
+		" WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
+	s.payload = "SELECT " + lite.Quote(c.Payload) + " FROM " + s.name + " WHERE " + key + " = ?"
 	s.buildWrites()
 }

@@ -8,62 +8,31 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // table is one table and what is known about it.
 type table struct {
 	Table
-	queue.Held[*hold]
+	q      *Queue
 	name   string // as configured
 	layout *Layout
 	maxRow int64
+	marks  bool // it has a status for rows that are being processed
 
-	text  atomic.Pointer[statements] // nil: not described yet
-	stale bool                       // it is to be described again; guarded by claiming
+	text atomic.Pointer[statements] // nil: not described yet
 
-	// Guarded by the lock of the queue's claims.
-	rows     map[string]int // that are held, by entry
-	returned []*entry       // to be looked at again
-	newest   int64          // the largest rowid after rows were deleted; unread: none were
-
-	// Guarded by claiming.
-	entries                  map[string]*entry
-	ready                    []*entry  // to be looked at, in turn
-	blockedUntil             time.Time // when the first blocked one is to be looked at; zero: none is blocked
-	tidyAt                   int       // entries from which those are dropped that mean nothing
-	slots                    [adapters.Slots]bool
-	terms                    [adapters.Slots]uint64
-	wants                    uint64
-	unwanted, unwantedBefore int   // rows that no route wants, seen since the scan began, and by the one before
-	refused                  bool  // a claim passed over rows that another one may want
-	deleted                  int64 // newest, as of the beginning of the claim
-	read                     int64 // the news up to this rowid, or unread
-	lagging                  bool  // there is more
-	scan                     scan
+	seen    int64        // the rows up to this rowid are not newer; unread: none was read
+	deleted atomic.Int64 // the largest rowid after rows were deleted; unread: none were
 }
 
-// unread is the value of read before anything was.
-const unread = -1
-
 func newTable(of Table, l *Layout, maxRow int64) *table {
-	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, rows: map[string]int{}, newest: unread, deleted: unread}
-	t.Held = queue.NewHeld(t.ended)
-	t.restart()
+	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, marks: !l.Claimless(), seen: unread}
+	t.deleted.Store(unread)
 	return t
 }
 
-// ended counts a hold that has ended. Unless its row is finished, the entry is looked at again.
-func (t *table) ended(h *hold, finished bool) {
-	if t.rows[h.at.id]--; t.rows[h.at.id] == 0 {
-		delete(t.rows, h.at.id)
-	}
-	if !finished || h.blocking {
-		t.returned = append(t.returned, h.at)
-	}
-}
+// ID implements [queue.Driver].
+func (t *table) ID() string { return strings.ToLower(t.name) }
 
 // sql are the statements, once they are known.
 func (t *table) sql() *statements { return t.text.Load() }
@@ -72,6 +41,7 @@ func (t *table) sql() *statements { return t.text.Load() }
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
 // affinity is which values a column turns into which (https://www.sqlite.org/datatype3.html).
@@ -105,11 +75,17 @@ func affinityOf(declared string) affinity {
 	return affinityNumeric
 }
 
-// describe finds out what the statements depend on, once. The caller has claiming.
-func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
-	if s := t.sql(); s != nil && !t.stale {
-		return s, nil
+// Describe implements [queue.Driver].
+func (t *table) Describe(ctx context.Context) error {
+	s, err := t.describe(ctx, t.q.db)
+	if err == nil {
+		t.text.Store(s)
 	}
+	return err
+}
+
+// describe finds out what the statements depend on.
+func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 	columns, err := t.columns(ctx, db)
 	if err != nil {
 		return nil, wrap(t.name, "read its columns", err)
@@ -127,8 +103,6 @@ func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 		}
 	}
 	s.build()
-	t.text.Store(s)
-	t.stale = false
 	return s, nil
 }
 

@@ -9,13 +9,14 @@ import (
 const (
 	argKey      = "?1"
 	argStamp    = "?2" // when the row was marked, in tables with claims
-	argFormer   = "?3"
-	argAttempts = "?4"
-	argError    = "?5"
-	argDue      = "?6" // NULL: as it is
-	argDone     = "?7" // now, as the column has it; so are the next ones
-	argUpdated  = "?8"
-	argNext     = "?9" // the next stamp
+	argAttempts = "?3"
+	argError    = "?4"
+	argDue      = "?5" // NULL: as it is
+	argDone     = "?6" // now, as the column has it; so is the next one
+	argUpdated  = "?7"
+	argNext     = "?8" // the next stamp
+
+	settleArgs = 8
 )
 
 // changes writes the statements that write.
@@ -34,10 +35,10 @@ func (s *statements) buildWrites() {
 	c, st, changes := &s.layout.Columns, &s.layout.Statuses, s.changes()
 	key := " WHERE " + lite.Quote(c.Key) + " = " + argKey
 	ours := key + " AND " + s.Statuses(st.Waiting()...)
-	if !s.layout.Claimless() {
+	if s.marks {
 		claimed, processing := lite.Quote(c.Claimed), s.Statuses(st.Processing)
 		s.take = changes.Take(changes.Set(c.Claimed, argNext)) + ours
-		ours = key + " AND " + processing + " AND " + claimed + " IN (" + argStamp + ", " + argFormer + ")"
+		ours = key + " AND " + processing + " AND " + claimed + " = " + argStamp
 		s.renew = "UPDATE " + s.name + " SET " + changes.Set(c.Claimed, argNext) + ours
 		s.stuck = "SELECT " + raw(c.Key) + ", " + raw(c.Claimed) + " FROM " + s.name + s.processing.pin() + " WHERE " + s.in([]string{st.Processing})
 		s.recover = changes.PutBack() + key + " AND " + processing
