@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -190,7 +191,7 @@ func TestG1_NotificationsAloneDeliverEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := postgres.Init(ctx, pool, ""); err != nil {
+	if _, err := owntable.Init(ctx, pool, ""); err != nil {
 		t.Fatal(err)
 	}
 	dest := &receiver{ordering: wave}
@@ -230,7 +231,7 @@ func TestG1_NotificationsAloneDeliverEverything(t *testing.T) {
 func startNotified(t *testing.T, url string, dest adapters.Destination) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	src, err := postgres.NewSource(ctx, postgres.SourceConfig{URL: url, Wake: postgres.WakeNotify})
+	src, err := owntable.New(ctx, owntable.Config{URL: url, Wake: postgres.WakeNotify})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
 	"github.com/outriderhq/outrider"
+
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/admin/api"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
@@ -117,7 +117,7 @@ func TestSizes(t *testing.T) {
 	must(t, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM outrider_instance)`).Scan(&filled))
 	if !filled {
 		fill(t, conn, parked, routes, addresses)
-		source, err := postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url})
+		source, err := owntable.New(t.Context(), owntable.Config{URL: url})
 		must(t, err)
 		table, err := source.Table(t.Context())
 		must(t, errors.Join(err, source.Close()))

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/config"
@@ -135,7 +135,7 @@ func TestG7_TailHoldsFewBytes(t *testing.T) {
 	_, err = conn.Exec(t.Context(), fmt.Sprintf(`INSERT INTO outrider_outbox (type, message_group, payload_bytes)
 		SELECT 'x', 'g' || i, convert_to(repeat('x', %d), 'UTF8') FROM generate_series(1, %d) i`, size, rows))
 	check(t, err)
-	src, err := postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url})
+	src, err := owntable.New(t.Context(), owntable.Config{URL: url})
 	check(t, err)
 	t.Cleanup(func() { check(t, src.Close()) })
 	begin, err := src.Start(t.Context(), adapters.Start{Kind: adapters.StartBeginning})

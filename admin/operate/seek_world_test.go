@@ -13,14 +13,14 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/outriderhq/outrider"
 	"pgregory.net/rapid"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/adapters/sqlite/owntable"
+	sqlitetable "github.com/outriderhq/outrider/adapters/sqlite/owntable"
 	sqlitestate "github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/admin/operate"
 )
@@ -88,13 +88,13 @@ func newWorld(t *testing.T, kind, url string) *world {
 		must(t, err)
 		_, err = operate.Init(t.Context(), cfg, outrider.WithLogger(quiet))
 		must(t, err)
-		w.src, err = owntable.New(owntable.Config{Path: url})
+		w.src, err = sqlitetable.New(sqlitetable.Config{Path: url})
 		must(t, err)
 		w.state, err = sqlitestate.New(t.Context(), sqlitestate.Config{Path: url})
 	} else {
 		w.db, err = sql.Open("pgx", url)
 		must(t, err)
-		w.src, err = postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url, Logger: quiet})
+		w.src, err = owntable.New(t.Context(), owntable.Config{URL: url, Logger: quiet})
 		must(t, err)
 		w.state, err = statestore.New(t.Context(), statestore.Config{URL: url, Logger: quiet})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
@@ -67,7 +68,7 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 		}
 		f.Queue, f.tables, f.batch, err = t.openQueue(ctx, to)
 	case t.Layout == "outrider":
-		f.Source, err = postgres.NewSource(ctx, postgres.SourceConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Table),
+		f.Source, err = owntable.New(ctx, owntable.Config{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Table),
 			Wake: postgres.Wake(t.Wake), Logger: t.log, MaxRow: int64(t.MaxRow)})
 	default:
 		cfg := t.logTable()
@@ -137,9 +138,9 @@ func (t postgresTable) init(ctx context.Context) ([]string, error) {
 		return logtable.Init(ctx, pool, t.logTable())
 	}
 	if rows := t.partitionRows(); rows > 0 {
-		return postgres.InitPartitioned(ctx, pool, string(t.Table), rows)
+		return owntable.InitPartitioned(ctx, pool, string(t.Table), rows)
 	}
-	return postgres.Init(ctx, pool, string(t.Table))
+	return owntable.Init(ctx, pool, string(t.Table))
 }
 
 func (t postgresTable) initSQL(to Grantees) string {
@@ -149,14 +150,14 @@ func (t postgresTable) initSQL(to Grantees) string {
 			queuetable.Grants(cfg.Layout, cfg.Tables...).SQL(to)
 	}
 	if t.Layout == "outrider" {
-		text, mode := postgres.InitSQL(string(t.Table)), adapters.RetentionMode("")
+		text, mode := owntable.InitSQL(string(t.Table)), adapters.RetentionMode("")
 		if t.Retention != nil {
 			mode = adapters.RetentionMode(t.Retention.Mode)
 		}
 		if rows := t.partitionRows(); rows > 0 {
-			text = postgres.InitPartitionedSQL(string(t.Table), rows)
+			text = owntable.InitPartitionedSQL(string(t.Table), rows)
 		}
-		return text + "\n" + postgres.OutboxGrants(string(t.Table), mode).SQL(to)
+		return text + "\n" + owntable.Grants(string(t.Table), mode).SQL(to)
 	}
 	text, err := logtable.InitSQL(t.logTable())
 	var grants postgres.Grants

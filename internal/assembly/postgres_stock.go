@@ -9,7 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
-	"github.com/outriderhq/outrider/adapters/postgres/stock"
+	"github.com/outriderhq/outrider/adapters/postgres/watermillsql"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -40,7 +40,7 @@ func (t postgresTable) openStock(ctx context.Context) (f Feed, err error) {
 		}
 	}
 	keys := t.Metadata
-	sub, err := stock.New(stock.Config{Pool: pool, Table: table, Offsets: offsets, Group: t.Group, Type: topic,
+	sub, err := watermillsql.New(watermillsql.Config{Pool: pool, Table: table, Offsets: offsets, Group: t.Group, Type: topic,
 		Keys: map[string]string{outbox.MetaType: keys.Type, outbox.MetaGroup: keys.Group, outbox.MetaAggregateType: keys.AggregateType,
 			outbox.MetaAggregateID: keys.AggregateID, outbox.MetaTenant: keys.Tenant},
 		Batch: t.Poll.Batch, Poll: t.Poll.Max.Std(), Logger: t.log.With("source", t.name)})

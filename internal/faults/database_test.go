@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/oklog/ulid/v2"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -37,7 +37,7 @@ func openDatabase(t *testing.T, url string) *database {
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	_, err = postgres.Init(t.Context(), pool, "")
+	_, err = owntable.Init(t.Context(), pool, "")
 	must(t, err)
 	return &database{t, url, pool}
 }

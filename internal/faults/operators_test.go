@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
@@ -115,7 +115,7 @@ const rowsElsewhere = 50
 
 // makeElsewhere makes another table, whose positions are far ahead.
 func (o *operators) makeElsewhere() {
-	_, err := postgres.Init(o.t.Context(), o.db.pool, "elsewhere")
+	_, err := owntable.Init(o.t.Context(), o.db.pool, "elsewhere")
 	must(o.t, err)
 	o.db.exec("SELECT setval(pg_get_serial_sequence('elsewhere', 'position'), 1000000)")
 	o.db.exec(`INSERT INTO elsewhere (id, type, payload, message_group) SELECT 'elsewhere' || i, 't', '{}', 'g' || i FROM generate_series(1, $1) i`, rowsElsewhere)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -22,7 +22,7 @@ func cleaned(t *testing.T, partitions bool) *database {
 	db := newDatabase(t)
 	if partitions {
 		db.exec("DROP TABLE outrider_outbox")
-		_, err := postgres.InitPartitioned(t.Context(), db.pool, "", 10_000)
+		_, err := owntable.InitPartitioned(t.Context(), db.pool, "", 10_000)
 		must(t, err)
 	}
 	db.exec(`CREATE TABLE history (id text, message_group text, position bigint)`)

@@ -10,7 +10,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -83,7 +83,7 @@ func TestG1_G2_G3_ExactlyOneJobWhateverStepIsKilled(t *testing.T) {
 func TestG1_G2_G3_ExactlyOneRowWhateverStepIsKilled(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	_, err := postgres.Init(t.Context(), db.pool, "copy")
+	_, err := owntable.Init(t.Context(), db.pool, "copy")
 	must(t, err)
 	onceWhateverIsKilled(t, db, db, "copy", "type: sql, table: copy", copySQL, failpoint.InTransactions)
 }
@@ -92,7 +92,7 @@ func TestG1_G2_G3_ExactlyOneRowWhateverStepIsKilled(t *testing.T) {
 func TestG1_G2_G3_OneRowInAnotherDatabaseWhateverStepIsKilled(t *testing.T) {
 	t.Parallel()
 	db, away := newDatabase(t), newDatabase(t)
-	_, err := postgres.Init(t.Context(), away.pool, "copy")
+	_, err := owntable.Init(t.Context(), away.pool, "copy")
 	must(t, err)
 	away.exec("CREATE UNIQUE INDEX ON copy (id)")
 	onceWhateverIsKilled(t, db, away, "copy", "type: sql, table: copy", copySQL, []failpoint.Point{failpoint.BeforeSend, failpoint.AfterSend})

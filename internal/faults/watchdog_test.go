@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -60,7 +60,7 @@ func (w *watched) due() {
 func newWatched(t *testing.T, limit time.Duration) *watched {
 	t.Helper()
 	w := &watched{catalyst: newCatalyst(t), limit: limit, came: map[string][]time.Time{}}
-	_, err := postgres.Init(t.Context(), w.pool, "")
+	_, err := owntable.Init(t.Context(), w.pool, "")
 	must(t, err)
 	w.exec(`CREATE INDEX ON outbox_events (created_at, id) WHERE status IN ('PENDING', 'PROCESSING')`)
 	w.exec(`CREATE INDEX ON outbox_dispatch_jobs (created_at, id) WHERE status IN ('PENDING', 'PROCESSING')`)

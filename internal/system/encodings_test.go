@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -50,7 +49,7 @@ func TestG1_DatabasesThatAreNotUTF8(t *testing.T) {
 		t.Run(encoding, func(t *testing.T) {
 			t.Parallel()
 			w := encoded(t, encoding)
-			_, err := postgres.Init(t.Context(), w.here, "copy")
+			_, err := owntable.Init(t.Context(), w.here, "copy")
 			must(t, err)
 			_, err = w.here.Exec(t.Context(), `CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, body text NOT NULL, state text NOT NULL DEFAULT 'pending',
     grp text, made timestamptz NOT NULL DEFAULT clock_timestamp(), taken timestamptz, tries int NOT NULL DEFAULT 0, next_at timestamptz, err text)`)

@@ -14,10 +14,10 @@ import (
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/outriderhq/outrider"
+
 	"github.com/outriderhq/outrider/adapters/layout"
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -40,7 +40,7 @@ func newTables(t *testing.T) *tables {
 		*pool, err = pgxpool.New(t.Context(), url)
 		must(t, err)
 		t.Cleanup((*pool).Close)
-		_, err = postgres.Init(t.Context(), *pool, "copy")
+		_, err = owntable.Init(t.Context(), *pool, "copy")
 		must(t, err)
 	}
 	_, err := w.there.Exec(t.Context(), "CREATE UNIQUE INDEX ON copy (id)")

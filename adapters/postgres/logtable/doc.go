@@ -1,5 +1,5 @@
 // Package logtable reads append-only tables that are not in Outrider's own layout: a
-// stock Watermill topic, or a table that [Columns] describes. It creates nothing but
+// Watermill topic, or a table that [Columns] describes. It creates nothing but
 // indexes, and these only by [InitIndexes].
 //
 // The rows name their transactions, so cursors are those of package postgres. They have

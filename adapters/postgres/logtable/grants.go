@@ -43,9 +43,9 @@ func (m *mapping) grants() pg.Grants {
 }
 
 // OffsetsGrants are the privileges on watermill-sql's table of offsets: to read what a consumer group has
-// acknowledged, for `start: offsets` and `seek --to offsets`. With stock, watermill-sql's own Subscriber reads the
+// acknowledged, for `start: offsets` and `seek --to offsets`. With subscriber, watermill-sql's own Subscriber reads the
 // table with the relay's role, and writes the offsets.
-func OffsetsGrants(cfg Config, stock bool) (pg.Grants, error) {
+func OffsetsGrants(cfg Config, subscriber bool) (pg.Grants, error) {
 	m, err := newMapping(&cfg)
 	if err != nil {
 		return nil, err
@@ -55,12 +55,12 @@ func OffsetsGrants(cfg Config, stock bool) (pg.Grants, error) {
 		offsets = m.offsetsBeside()
 	}
 	relay := pg.Grant{Task: pg.TaskRelay, Name: offsets, Rights: pg.Rights("SELECT")}
-	if stock {
+	if subscriber {
 		relay.Rights = pg.Rights("SELECT INSERT UPDATE")
 	}
 	g := pg.Grants{pg.Usage(pg.TaskRelay, offsets), relay, pg.Usage(pg.TaskOperator, offsets),
 		{Task: pg.TaskOperator, Name: offsets, Rights: pg.Rights("SELECT")}}
-	if stock {
+	if subscriber {
 		g = append(pg.Grants{pg.Usage(pg.TaskRelay, m.table), {Task: pg.TaskRelay, Name: m.table, Rights: pg.Rights("SELECT")}}, g...)
 	}
 	return g, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 )
 
 // What moves of cursors change is counted alike in a table with slots and in one
@@ -18,12 +18,12 @@ import (
 func TestMovesAreCounted(t *testing.T) {
 	t.Parallel()
 	e := pgtest.New(t)
-	_, err := postgres.Init(e.Ctx, e.Pool, "")
+	_, err := owntable.Init(e.Ctx, e.Pool, "")
 	pgtest.Must(t, err)
-	src, err := postgres.NewSource(e.Ctx, postgres.SourceConfig{URL: e.URL})
+	src, err := owntable.New(e.Ctx, owntable.Config{URL: e.URL})
 	pgtest.Must(t, err)
 	t.Cleanup(func() { pgtest.Must(t, src.Close()) })
-	l := &logEnv{Env: e, cfg: Config{Layout: LayoutCustom, Table: postgres.DefaultTable, Columns: Columns{
+	l := &logEnv{Env: e, cfg: Config{Layout: LayoutCustom, Table: owntable.DefaultTable, Columns: Columns{
 		Position: "position", XID: "xid", ID: "id", Payload: "payload", Type: "type", Group: "message_group", CreatedAt: "created_at"}}}
 	l.makeIndexes()
 	plain := l.open()

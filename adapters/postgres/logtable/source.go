@@ -59,7 +59,7 @@ type Config struct {
 	Metadata Metadata
 }
 
-// Source reads an append-only table that is not Outrider's own: a stock
+// Source reads an append-only table that is not Outrider's own: a
 // Watermill topic or a table of the application's. It implements
 // [adapters.Source]; it only reads, and creates nothing.
 //

@@ -20,6 +20,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -46,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	w.pool, err = pgxpool.New(t.Context(), w.url)
 	must(t, err)
 	t.Cleanup(w.pool.Close)
-	_, err = postgres.Init(t.Context(), w.pool, "")
+	_, err = owntable.Init(t.Context(), w.pool, "")
 	must(t, err)
 	for _, preset := range layout.All() {
 		if q := preset.Queue; q != nil && q.Definitions[layout.PostgreSQL].Columns != nil && !strings.HasSuffix(preset.Name, "-v2") {
@@ -335,7 +336,7 @@ func TestMessagesWaitForTheirTable(t *testing.T) {
 	waits(`it has no column "aggregate_id"`)
 	waits(`its column "number" needs a value`)
 	w.exec("DROP TABLE later")
-	_, err := postgres.Init(t.Context(), w.pool, "later")
+	_, err := owntable.Init(t.Context(), w.pool, "later")
 	must(t, err)
 	must(t, d.Check(t.Context()))
 	if errs := d.Deliver(t.Context(), "", []*message.Message{order("a", nil)}); errs != nil {

@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -30,7 +30,7 @@ func TestOrderAndEventAreCommittedTogether(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, pool.Close()) })
 	for _, statements := range []string{
-		postgres.InitSQL(""), // as `outrider init` runs it
+		owntable.InitSQL(""), // as `outrider init` runs it
 		"CREATE TABLE orders (id serial PRIMARY KEY, customer text, total int CHECK (total > 0))",
 	} {
 		must(t, db.Exec(statements).Error)

@@ -152,3 +152,11 @@ func IndexExpression(text string) string {
 func (i *TableIndex) Serves(columns []string) bool {
 	return i.Predicate == "" && slices.Equal(i.Columns, columns)
 }
+
+// PlainExpression takes out of an expression what servers write differently
+// when they show it: parentheses, casts of constants, case, spaces and the schema
+// that everybody has.
+func PlainExpression(e string) string {
+	return strings.NewReplacer("operator(pg_catalog.&)", "&", "pg_catalog.", "", "(", "", ")", "", " ", "", "::bigint", "", "::smallint", "").
+		Replace(strings.ToLower(e))
+}

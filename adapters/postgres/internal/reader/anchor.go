@@ -45,3 +45,11 @@ func (r *Reader) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Curs
 	c.Anchor, _, err = r.kind.RowAt(ctx, r.Pool, &c)
 	return c, r.kind.Explain("look up the row at the cursor", err)
 }
+
+// AnchorAt returns the anchor of the row at a cursor that has one; zero: there is no such row.
+func (r *Reader) AnchorAt(ctx context.Context, c *adapters.Cursor) (a adapters.Anchor, err error) {
+	if !c.Anchor.IsZero() {
+		a, _, err = r.kind.RowAt(ctx, r.Pool, c)
+	}
+	return a, err
+}

@@ -25,9 +25,10 @@ type Reader struct {
 	adapters.Waker
 	Listening *wake.Waker
 	kind      Layout
-	Pool      *pgxpool.Pool // for everything but reading rows
-	Table     string        // as configured, for people
-	Quoted    string        // with its schema, after find
+	Pool      *pgxpool.Pool  // for everything but reading rows
+	Table     string         // as configured, for people
+	Name      pgx.Identifier // with its schema, after Find
+	Quoted    string         // likewise, as in SQL
 	Log       *slog.Logger
 	closing   sync.WaitGroup // connections being closed
 
@@ -116,10 +117,13 @@ func New(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wake.Mode, 
 // Find looks the table up, once; what uses its name calls it first.
 func (r *Reader) Find(ctx context.Context) error {
 	return r.location.Find(ctx, r.Pool, func(full pgx.Identifier) {
-		r.Quoted = full.Sanitize()
+		r.Name, r.Quoted = full, full.Sanitize()
 		r.kind.Located(full)
 	})
 }
+
+// Explain says for which table and in doing what an error came up, and its fix.
+func (r *Reader) Explain(what string, err error) error { return r.kind.Explain(what, err) }
 
 // errClosed is for the use of a source after its end.
 var errClosed = errors.New("the source is closed")
