@@ -3,7 +3,6 @@ package queuetable
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -97,11 +96,8 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if want <= 0 || c.full {
 		return nil
 	}
-	if err := c.q.findFence(ctx, t); err != nil {
+	if err := t.sql.kind.prepare(ctx, c.q, t); err != nil {
 		return err
-	}
-	if err := c.q.findNotes(ctx, t); err != nil {
-		return fmt.Errorf("find the state store's table of notes: %w", err)
 	}
 	if err := c.q.describe(ctx, t); err != nil {
 		return err
@@ -126,8 +122,9 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	}
 	if len(s.picked) == 0 {
 		s.looked()
+		return nil
 	}
-	return s.take(ctx)
+	return t.sql.kind.take(ctx, s)
 }
 
 // lookAround picks rows, group by group, until there are enough, nothing is left

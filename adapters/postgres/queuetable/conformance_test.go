@@ -82,7 +82,8 @@ func (e *queueEnv) preset(t testing.TB, p *layout.Preset) *queueEnv {
 	for _, table := range e.tables {
 		name, err := pg.ParseTable(table.Name)
 		pgtest.Must(t, err)
-		for _, s := range (&queueSQL{layout: &e.layout}).create(name) {
+		sql := newSQL("", &e.layout)
+		for _, s := range sql.create(name) {
 			e.exec(s.Create)
 		}
 	}
@@ -154,7 +155,7 @@ func (e *queueEnv) sql(table, template string) string {
 	e.t.Helper()
 	name, err := pg.ParseTable(table)
 	pgtest.Must(e.t, err)
-	q := queueSQL{table: name.Sanitize(), layout: &e.layout}
+	q := newSQL(name.Sanitize(), &e.layout)
 	if e.layout.Noted() {
 		q.notes = e.fence.of(noteTable).Sanitize()
 	}

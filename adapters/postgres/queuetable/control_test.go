@@ -1,8 +1,6 @@
 package queuetable
 
-import (
-	"testing"
-)
+import "testing"
 
 // A name with a line break would end a comment of printed SQL, and what is behind it
 // would run.

@@ -49,8 +49,8 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		t.passed.sweep++
 		t.wakeChanged() // nothing would find out what becomes of them
 	}
-	t.whole, t.heldAged = indexes.whole || t.sql.layout.Claimless(), indexes.heldAged
-	if err := q.describeHot(ctx, conn, t, indexes); err != nil {
+	t.whole, t.heldAged = indexes.whole, indexes.heldAged
+	if err := t.sql.kind.describe(ctx, q, conn, t, indexes); err != nil {
 		return err
 	}
 	text := t.sql.text(indexes)
@@ -63,23 +63,20 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 
 // text builds the statements.
 func (q *queueSQL) text(indexes queueIndexes) queueText {
-	if q.layout.Claimless() {
-		return q.textHere(indexes)
-	}
-	return queueText{
-		everything: q.everything(indexes.heldAged), held: q.held(),
-		first: q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
+	text := queueText{
+		everything: q.everything(indexes.heldAged),
+		first:      q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
 		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
-		look: q.look(indexes),
-		take: q.take(), takeAll: q.takeAll(),
-		done:  q.settle(settlement{status: "{is:done}", done: true}),
-		retry: q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
-		dead:  q.settle(settlement{status: "{is:dead}", withError: true}), deadBy: q.deadBy(),
-		put:    q.settle(settlement{status: q.waitingAgain()}),
-		extend: q.extend(), recover: q.recover(), unclaim: q.unclaim(),
-		isDone: q.is("{is:done}"), isDead: q.is("{dead}"),
-		locked: q.locked(), elsewhere: q.elsewhere(),
+		look:  q.look(indexes),
+		done:  q.kind.settle(q, settlement{status: "{is:done}", done: true}),
+		retry: q.kind.settle(q, settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
+		dead:  q.kind.settle(q, settlement{status: "{is:dead}", withError: true, dead: true}), deadBy: q.deadBy(),
+		put:    q.kind.settle(q, settlement{status: q.waitingAgain()}),
+		isDone: q.kind.settled(q, "{is:done}"), isDead: q.kind.settled(q, "{dead}"),
+		locked: q.locked(), elsewhere: q.elsewhere(), forgetNotes: q.forgetNotes(),
 	}
+	q.kind.complete(q, &text)
+	return text
 }
 
 // queueIndexes says which orders the indexes of a table have.
@@ -103,7 +100,8 @@ func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, e
 	}
 	var found queueIndexes
 	for _, short := range []bool{false, true} {
-		sql := queueSQL{layout: t.sql.layout, short: short}
+		sql := t.sql
+		sql.short = short
 		of := queueIndexes{short: short}
 		for _, index := range all {
 			of.add(&sql, queueIndex{index})
@@ -128,10 +126,7 @@ func (q *queueIndexes) add(sql *queueSQL, index queueIndex) {
 		group = []string{sql.groupInIndex()}
 	}
 	waiting := index.covers(layout, statuses.Waiting()...)
-	held := waiting // without a status for them there are none
-	if !layout.Claimless() {
-		held = index.covers(layout, statuses.Processing)
-	}
+	held := index.covers(layout, sql.kind.unfinished(statuses)[len(statuses.Waiting()):]...)
 	byAge := index.serves(nil, c.Created, c.Key)
 	q.waitingAged = q.waitingAged || waiting && byAge
 	q.heldAged = q.heldAged || waiting && held && byAge

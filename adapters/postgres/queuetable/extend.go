@@ -44,7 +44,7 @@ func (q *Queue) renew(ctx context.Context, claims []*adapters.Claim) (lost, late
 	}
 	q.mu.Unlock()
 	for t, e := range byTable {
-		gone, err := q.extend(ctx, e)
+		gone, err := t.sql.kind.extend(ctx, q, e)
 		if err != nil {
 			return nil, nil, queueError(t.name, "extend claims", pg.Refused(err))
 		}
@@ -80,10 +80,7 @@ func (e *extension) add(c *adapters.Claim, h *hold, now time.Time) (fresh bool) 
 	return fresh
 }
 
-func (q *Queue) extend(ctx context.Context, e *extension) (lost []*adapters.Claim, err error) {
-	if e.table.sql.layout.Claimless() {
-		return q.stillOurs(ctx, e)
-	}
+func (marking) extend(ctx context.Context, q *Queue, e *extension) (lost []*adapters.Claim, err error) {
 	rows, err := q.pool.Query(ctx, e.text, wire.RawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
 	if err != nil {
 		return nil, err
@@ -123,8 +120,13 @@ func (q *Queue) Recover(ctx context.Context) (int, error) {
 	}
 	n := 0
 	for _, t := range q.tables {
-		recovered, err := q.recover(ctx, t)
-		n += recovered
+		t.described = false
+		err := q.describe(ctx, t)
+		if err == nil {
+			var recovered int
+			recovered, err = t.sql.kind.recover(ctx, q, t)
+			n += recovered
+		}
 		if err != nil {
 			return n, queueError(t.name, "recover stuck rows", err)
 		}
@@ -132,14 +134,7 @@ func (q *Queue) Recover(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
-	t.described = false
-	if err := q.describe(ctx, t); err != nil {
-		return 0, err
-	}
-	if t.sql.layout.Claimless() {
-		return 0, q.sweepNotes(ctx, t) // nothing is marked
-	}
+func (marking) recover(ctx context.Context, q *Queue, t *queueTable) (n int, err error) {
 	rows, err := q.pool.Query(ctx, t.text.recover, wire.RawResults, q.timeout.Seconds(), q.keysOf(t))
 	if err != nil {
 		return 0, err
@@ -167,15 +162,16 @@ func (q *Queue) keysOf(t *queueTable) string {
 // taken for that of the session, as everywhere.
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {
-		if t.sql.layout.Claimless() {
-			continue
-		}
 		if err := t.find(ctx, q.pool); err != nil {
 			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
+		text := t.sql.kind.count(&t.sql)
+		if text == "" {
+			continue
+		}
 		var n int
 		var longest float64
-		if err := q.pool.QueryRow(ctx, t.sql.count(), most+1).Scan(&n, &longest); err != nil {
+		if err := q.pool.QueryRow(ctx, text, most+1).Scan(&n, &longest); err != nil {
 			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
 		p.Rows += min(n, most)

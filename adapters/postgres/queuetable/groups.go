@@ -172,7 +172,7 @@ func newQueueTable(table Table, layout *Layout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	t := &queueTable{
-		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: queueSQL{table: name.Sanitize(), layout: layout},
+		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: newSQL(name.Sanitize(), layout),
 		holds: map[string]*hold{}, held: map[string]int{},
 		known: map[string]*queueGroup{}, asleep: sleepers{groups: map[string]*sleeper{}}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
 	}

@@ -48,7 +48,7 @@ type hotRows struct {
 // describeHot finds out what INSERTs are completed with. Without an index of what waits by group it would be too dear to ask.
 func (q *Queue) describeHot(ctx context.Context, conn *pgxpool.Conn, t *queueTable, indexes queueIndexes) error {
 	l := t.sql.layout
-	if !l.Claimless() || l.Noted() || len(q.tables) > 1 || t.sql.types.payload == "bytea" || l.DefaultGroup != "" || l.Columns.Group != "" && !indexes.whole {
+	if l.Noted() || len(q.tables) > 1 || t.sql.types.payload == "bytea" || l.DefaultGroup != "" || l.Columns.Group != "" && !indexes.whole {
 		return nil
 	}
 	var table uint32

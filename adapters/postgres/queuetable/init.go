@@ -128,7 +128,8 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, of Layout, say func(st
 			if err != nil || !exists {
 				return err
 			}
-			missing, err = (&queueSQL{table: full.Sanitize(), layout: &of}).missing(ctx, tx, full)
+			sql := newSQL(full.Sanitize(), &of)
+			missing, err = sql.missing(ctx, tx, full)
 			return err
 		})
 		for _, s := range missing {
@@ -197,7 +198,7 @@ func InitSQL(of Layout, createTables bool, tables ...Table) string {
 	var b strings.Builder
 	for _, table := range tables {
 		name := pg.NameOf(table.Name)
-		sql := queueSQL{table: name.Sanitize(), layout: &of}
+		sql := newSQL(name.Sanitize(), &of)
 		definition, known := of.Definitions[layout.PostgreSQL]
 		sql.short = slices.ContainsFunc(definition.Columns, func(c layout.Column) bool { return c.Name == of.Columns.Group && strings.HasPrefix(c.Type, "text") })
 		if createTables {
@@ -234,7 +235,7 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 		}
 		var said []string
 		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) (err error) {
-			sql := queueSQL{table: full.Sanitize(), layout: &of}
+			sql := newSQL(full.Sanitize(), &of)
 			create := sql.create(full)
 			if createTables && len(create) > 0 {
 				if said, err = pg.RunSteps(ctx, tx, create[:1]); err != nil {

@@ -29,7 +29,7 @@ type (
 
 // validate reports everything that is wrong with a layout.
 func validate(l *Layout) error {
-	errs := append(l.Problems(), validateClaims(l)...)
+	errs := append(l.Problems(), kindOf(l).validate(l)...)
 	for _, c := range l.All() {
 		if len(c.Name) > pg.LongestName || !pg.PlainText(c.Name) {
 			errs = append(errs, fmt.Errorf("%q cannot be the name of a column (%s)", c.Name, c.What))
@@ -44,18 +44,6 @@ func validate(l *Layout) error {
 		}
 	}
 	return errors.Join(append(errs, validateDeadBy(l)...)...)
-}
-
-// validateClaims looks at what depends on whether rows are marked as being processed.
-func validateClaims(l *Layout) (errs []error) {
-	if l.Claimless() && (l.Columns.Claimed != "" || l.Columns.Owner != "" || l.ClaimEnds) {
-		errs = append(errs, errors.New("a layout without a status for rows that are being processed has no column for claims"))
-	}
-	if c := &l.Columns; l.Noted() && (c.NextAttempt != "" || c.Error != "" || l.Statuses.Again() != l.Statuses.Pending) {
-		errs = append(errs, errors.New("a layout without a status for rows that are being processed and without a column for attempts has no column "+
-			"for the next attempt or errors either, and no status for retries: all of that is in the notes"))
-	}
-	return errs
 }
 
 // groupPairs are the names of a group, which may be made of several columns, and is cut in the index where it can be too long for one. They go

@@ -21,13 +21,13 @@ func plainLayout() Layout {
 
 // statements are all that are made for a layout.
 func statements(table pgx.Identifier, layout *Layout, keyType string) (all []string) {
-	q := queueSQL{table: table.Sanitize(), layout: layout, types: queueTypes{
-		key: keyType, group: "text", status: keyType, created: "timestamptz", claimed: "timestamptz", payload: "jsonb"}}
+	q := newSQL(table.Sanitize(), layout)
+	q.types = queueTypes{key: keyType, group: "text", status: keyType, created: "timestamptz", claimed: "timestamptz", payload: "jsonb"}
 	for _, indexes := range []queueIndexes{{}, {whole: true, aged: true, heldAged: true}, {keyed: true, aged: true}} {
 		t := q.text(indexes)
 		all = append(all, t.everything, t.held, t.first, t.next, t.latest, t.later, t.look, t.take, t.takeAll, t.done,
 			t.retry, t.dead, t.put, t.extend, t.recover, q.groups(layout.Statuses.Pending, true), q.groups(layout.Statuses.Pending, false),
-			q.unfinished(indexes), q.count(), q.sample())
+			q.unfinished(indexes), q.kind.count(&q), q.sample())
 	}
 	for _, s := range q.wanted(table) {
 		all = append(all, s.Create)

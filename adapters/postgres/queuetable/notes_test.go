@@ -237,7 +237,7 @@ func TestG8_TablesWithTheColumnsHaveNoNotes(t *testing.T) {
 		if p.Queue == nil {
 			continue
 		}
-		q := queueSQL{table: "t", layout: p.Queue}
+		q := newSQL("t", p.Queue)
 		if p.Queue.Noted() {
 			q.notes = "outrider_note"
 		}

@@ -426,7 +426,8 @@ func TestQueueSQLQuotes(t *testing.T) {
 	t.Parallel()
 	odd := *layout.FlowCatalyst().Queue
 	odd.Columns.Status, odd.Statuses.Dead = `sta"tus`, `de'ad\`
-	q := queueSQL{table: `"t"`, layout: &odd, types: queueTypes{key: "uuid", created: "timestamp", claimed: "timestamptz"}}
+	q := newSQL(`"t"`, &odd)
+	q.types = queueTypes{key: "uuid", created: "timestamp", claimed: "timestamptz"}
 	text := q.text(queueIndexes{whole: true})
 	for _, want := range []string{`SET "sta""tus" =  E'de''ad\\'`, "$1::uuid[]", "$2::timestamptz[]", `t."id" = s.key`, "s.error"} {
 		if !strings.Contains(text.dead, want) {

@@ -65,15 +65,12 @@ type settlePart struct {
 type settleRows struct {
 	results            []*adapters.ClaimResult
 	holds              []*hold
-	times              map[[2]int64]int // stamp and former, and their number from 1
-	stamps, formers    wire.Array
-	keys, at, attempts wire.Array
+	owners             owners
+	keys, at, attempts wire.Array // at: numbers of owners
 	errs, due          wire.Array // for what is not done
 	done               bool
 	back               bool
-	lanes              *lanesOf // without claims
-	fenced             bool     // and the statement asks for their epochs
-	forgetNotes        string   // deletes the notes of rows in noted; "": there are none
+	forgetNotes        string // deletes the notes of rows in noted; "": there are none
 	noted              wire.Array
 }
 
@@ -107,10 +104,7 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = newSettleRows(s.most, e.Change)
-		if layout.Claimless() {
-			rows.lanes, rows.fenced = &lanesOf{}, t.sql.lanes != ""
-		}
+		rows = newSettleRows(s.most, e.Change, t.sql.kind.owners(t))
 		s.parts[part] = rows
 		s.order = append(s.order, part)
 	}
@@ -123,9 +117,9 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 
 // newSettleRows makes room for as many rows as there are: most results have one
 // outcome.
-func newSettleRows(most int, change queue.Change) *settleRows {
+func newSettleRows(most int, change queue.Change, of owners) *settleRows {
 	return &settleRows{
-		back: !change.Ends(), done: change == queue.Done, times: map[[2]int64]int{},
+		back: !change.Ends(), done: change == queue.Done, owners: of,
 		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
 		keys: wire.NewArray(most, keyBytes), at: wire.NewArray(most, numberBytes), attempts: wire.NewArray(most, numberBytes),
 	}
@@ -134,7 +128,7 @@ func newSettleRows(most int, change queue.Change) *settleRows {
 func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queue.Effect) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.Text(r.Claim.Key)
-	rows.at.Number(int64(rows.place(r, h)))
+	rows.at.Number(int64(rows.owners.number(r, h)))
 	rows.attempts.Number(int64(e.Attempts))
 	if rows.done {
 		return
@@ -147,38 +141,16 @@ func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queue.Effect) {
 	}
 }
 
-// place is the number of a row's claim among the times, or of its lane among the lanes.
-func (rows *settleRows) place(r *adapters.ClaimResult, h *hold) int {
-	if rows.lanes != nil {
-		return rows.lanes.of(r)
-	}
-	times := [2]int64{h.stamp, h.former}
-	if rows.times[times] == 0 {
-		rows.times[times] = len(rows.times) + 1
-		rows.stamps.Text(timeText(h.stamp))
-		rows.formers.Text(timeText(h.former))
-	}
-	return rows.times[times]
-}
-
 // args are the parameters of the statement.
 func (rows *settleRows) args() []any {
-	args := rows.ownArgs()
-	if rows.fenced {
-		args = append(args, rows.lanes.args()...)
+	args := rows.owners.settling(rows)
+	if !rows.done {
+		args = append(args, rows.errs.String(), rows.due.String())
+	}
+	if lanes := rows.owners.fence(); lanes != nil {
+		args = append(args, lanes.args()...)
 	}
 	return args
-}
-
-func (rows *settleRows) ownArgs() []any {
-	args := []any{rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.at.String(), rows.attempts.String()}
-	if rows.lanes != nil {
-		args = []any{rows.keys.String(), rows.attempts.String(), rows.at.String()}
-	}
-	if rows.done {
-		return args
-	}
-	return append(args, rows.errs.String(), rows.due.String())
 }
 
 // run executes the statements. A batch is one transaction.

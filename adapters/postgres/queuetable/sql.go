@@ -35,6 +35,7 @@ var pinnedPlans = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort",
 type queueSQL struct {
 	table  string // quoted
 	layout *Layout
+	kind   kind
 	types  queueTypes
 	lanes  string // quoted table with the epochs of lanes; "": settling does not ask for them
 	notes  string // quoted table with notes; "": there are none, see notes.go
@@ -60,14 +61,10 @@ type queueTypes struct {
 // may be called {t}.
 func (q *queueSQL) fill(template string, more ...string) string {
 	c, s := &q.layout.Columns, &q.layout.Statuses
-	unfinished := s.Waiting()
-	if !q.layout.Claimless() {
-		unfinished = append(unfinished, s.Processing)
-	}
 	pairs := slices.Concat(more, q.groupPairs(), q.notePairs(), []string{
 		"{t}", q.table,
 		"{waiting}", pg.Literals(s.Waiting()...),
-		"{unfinished}", pg.Literals(unfinished...),
+		"{unfinished}", pg.Literals(q.kind.unfinished(s)...),
 		"{processing}", pg.Literal(s.Processing),
 		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.Again()),
 		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead), "{dead}", pg.Literals(q.layout.Dead()...),
@@ -186,7 +183,7 @@ CROSS JOIN LATERAL (
     ` + strings.Join(q.ranges(indexes), "\n    UNION ALL\n    ") + `
 ) r
 ) s
-WHERE s.total - s.size < ` + q.lookBytes())
+WHERE s.total - s.size < ` + q.kind.budget())
 }
 
 // ranges are the parts of a look at one group, templates: what is being processed (unless it
@@ -206,10 +203,8 @@ func (q *queueSQL) ranges(indexes queueIndexes) (ranges []string) {
 			statuses = append(statuses, "= "+s)
 		}
 	}
-	if !indexes.whole && !q.layout.Claimless() {
-		for _, member := range members(named, unnamed) {
-			ranges = append(ranges, q.branch("= {processing}", member, byCreated))
-		}
+	if !indexes.whole {
+		ranges = q.kind.held(q, members(named, unnamed))
 	}
 	order := byCreatedTies
 	if indexes.whole || indexes.keyed {
@@ -293,13 +288,7 @@ const (
 // lookColumns are the columns of a look, but the first, a template. Payloads are
 // read for rows that can be claimed; a held row only takes its place.
 func (q *queueSQL) lookColumns() string {
-	claimed, held, wait := "CASE WHEN {status} = {processing} THEN {claimed} END", "{status} = {processing}", "0::float8"
-	if q.layout.Columns.NextAttempt != "" {
-		wait = "coalesce(" + until("{next_attempt}", q.types.due) + ", 0)"
-	}
-	if q.layout.Claimless() {
-		claimed, held, wait = "NULL::text", heldHere, q.waitHere()
-	}
+	claimed, held, wait := q.kind.looked(q)
 	return q.rowColumns(claimed, held, wait, "t.ctid")
 }
 
@@ -340,8 +329,8 @@ func (q *queueSQL) rowColumns(claimed, held, wait, tid string) string {
 	for i, h := range q.layout.Headers {
 		columns = append(columns, fmt.Sprintf("%s AS header%d", wire.CutName("t."+pg.QuoteName(h.Column), 0), i+1))
 	}
-	if q.layout.Claimless() {
-		columns = append(columns, q.attemptsHere()+" AS attempts")
+	if attempts := q.kind.attempts(q); attempts != "" {
+		columns = append(columns, attempts+" AS attempts")
 	}
 	return strings.Join(columns, ", ")
 }

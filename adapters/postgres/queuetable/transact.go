@@ -23,7 +23,7 @@ var errLost = errors.New("claims are lost")
 // an owner that was frozen would deliver what another one has delivered.
 func (q *Queue) Database() string {
 	for _, t := range q.tables {
-		if t.sql.layout.Claimless() && !q.fence.Here {
+		if !t.sql.kind.deliversBeside(q.fence) {
 			return ""
 		}
 	}

@@ -121,7 +121,7 @@ func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 	s.q.mu.Lock()
 	for i, part := range s.order {
 		rows := s.parts[part]
-		asked := settleRows{done: true, times: map[[2]int64]int{}}
+		asked := settleRows{done: true, owners: part.table.sql.kind.owners(part.table)}
 		var at []int
 		for j, r := range rows.results {
 			switch {
@@ -141,11 +141,7 @@ func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 		if rows.done {
 			text = part.table.text.isDone
 		}
-		ask := []any{asked.keys.String(), asked.stamps.String(), asked.formers.String(), asked.at.String(), s.q.timeout.Seconds()}
-		if rows.lanes != nil {
-			ask = ask[:1]
-		}
-		batch.Queue(text, ask...).Query(markSettled(func(k int) { settled[i][at[k]] = true; n++ }))
+		batch.Queue(text, asked.owners.asking(&asked, s.q.timeout)...).Query(markSettled(func(k int) { settled[i][at[k]] = true; n++ }))
 	}
 	s.q.mu.Unlock()
 	if batch.Len() > 0 {
@@ -191,13 +187,10 @@ WHERE t.ctid = o.tid
 RETURNING {created}, {group?}`, "{group?}", q.groupText())
 }
 
-// is finds the rows that have one of the statuses which a settle wrote, or are gone. They got
+// settled finds the rows that have one of the statuses which a settle wrote, or are gone. They got
 // it before anybody could take their claims for stuck. Parameters as of settle: keys, the
 // two times of claims, which of the times; and the timeout in seconds.
-func (q *queueSQL) is(statuses string) string {
-	if q.layout.Claimless() {
-		return q.isHere(statuses)
-	}
+func (marking) settled(q *queueSQL, statuses string) string {
 	since := "{claimed}"
 	if q.layout.ClaimEnds {
 		since = "{updated}"

@@ -85,10 +85,7 @@ type settlement struct {
 // entry per row: key, which of the times, attempts and, for
 // what is not done, error and in how many seconds it is due. It returns the numbers of the rows
 // that were still claimed.
-func (q *queueSQL) settle(o settlement) string {
-	if q.layout.Claimless() {
-		return q.settleHere(o)
-	}
+func (marking) settle(q *queueSQL, o settlement) string {
 	arrays, columns := "", ""
 	if !o.done {
 		arrays, columns = ", $6::text[], $7::float8[]", ", error, wait"
@@ -137,7 +134,7 @@ func (q *queueSQL) writing(o settlement) (write, from string) {
 func (q *queueSQL) deadBy() map[string]string {
 	texts := make(map[string]string, len(q.layout.DeadBy))
 	for cause, status := range q.layout.DeadBy {
-		texts[cause] = q.settle(settlement{status: "{this}", this: pg.Literal(status), withError: true, dead: true})
+		texts[cause] = q.kind.settle(q, settlement{status: "{this}", this: pg.Literal(status), withError: true, dead: true})
 	}
 	return texts
 }
@@ -218,7 +215,7 @@ func (q *queueSQL) waitingAgain() string {
 }
 
 // count counts the rows that are being processed. Parameter: at most how many.
-func (q *queueSQL) count() string {
+func (marking) count(q *queueSQL) string {
 	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(` + wire.Instant("r.claimed") + `)), 0)::float8
 FROM (SELECT {claimed} AS claimed FROM {t} t WHERE {status} = {processing} LIMIT $1) r`)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/layout"
@@ -48,12 +49,8 @@ func (f Fence) of(table pgx.Identifier) pgx.Identifier {
 // old, from the next claim on: something else in the process delivers those from memory. 0, the default: none.
 func (q *Queue) SkipRecent(age time.Duration) { q.recent.Store(int64(age)) }
 
-// hereArgs are the parameters of a look that only tables without claims have: the rows that are held,
-// as the keys of a JSON object, and how old a row has to be, in seconds.
-func (s *service) hereArgs() []any {
-	if !s.table.sql.layout.Claimless() {
-		return nil
-	}
+// args are the rows that are held, as the keys of a JSON object, and how old a row has to be, in seconds.
+func (remembering) args(s *service) []any {
 	var keys strings.Builder
 	keys.WriteByte('{')
 	s.q.mu.Lock()
@@ -79,13 +76,19 @@ func (s *service) hereArgs() []any {
 // object is read once, not for each row.
 const heldHere = "((SELECT $6::text::jsonb) ? {key}::text)"
 
-// lookBytes is the parameter of a look that bounds it by bytes.
-func (q *queueSQL) lookBytes() string {
-	if q.layout.Claimless() {
-		return "$8"
-	}
-	return "$6"
+func (remembering) budget() string { return "$8" }
+
+func (remembering) unfinished(s *Statuses) []string { return s.Waiting() }
+
+func (remembering) held(*queueSQL, []string) []string { return nil }
+
+func (remembering) looked(q *queueSQL) (claimed, held, wait string) {
+	return "NULL::text", heldHere, q.waitHere()
 }
+
+func (remembering) count(*queueSQL) string { return "" }
+
+func (remembering) complete(q *queueSQL, t *queueText) { t.extend = q.stillWaits() }
 
 // waitHere is for how many seconds a row is not to be taken, a template.
 func (q *queueSQL) waitHere() string {
@@ -96,37 +99,29 @@ func (q *queueSQL) waitHere() string {
 	return "coalesce(" + recent + ", 0)"
 }
 
-// attemptsHere are the failed attempts of a row that was looked at, a template.
-func (q *queueSQL) attemptsHere() string {
+// attempts are the failed attempts of a row that was looked at.
+func (remembering) attempts(q *queueSQL) string {
 	if !q.keeps(q.layout.Columns.Attempts) {
 		return "0"
 	}
 	return "coalesce({attempts}, 0)::int"
 }
 
-// notOurs reports whether a row that a look found to be held is another process's: in a table without claims that of
-// a session of its lane that has ended. Its result is still to be written, and may be refused.
-func (s *service) notOurs(g *queueGroup, key string, claimed []byte) bool {
-	if !s.table.sql.layout.Claimless() {
-		return claimed == nil || !s.q.ours(s.table, key, wire.Int64FromBinary(claimed))
-	}
+// theirs reports whether a row that is held is that of a session of its lane that has ended. Its result is still to be written, and may be
+// refused.
+func (remembering) theirs(s *service, g *queueGroup, key string, _ []byte) bool {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	h := s.table.holds[key]
 	return h != nil && h.term != s.Terms[g.slot]
 }
 
-// attemptsOf are the failed attempts of a row, in a table without claims: others say it when they are claimed.
-func (s *service) attemptsOf(raw [][]byte) int {
-	l := s.table.sql.layout
-	if !l.Claimless() {
-		return 0
-	}
-	return int(wire.Int32FromBinary(raw[lookExtra+len(l.Headers)]))
+func (remembering) failed(s *service, raw [][]byte) int {
+	return int(wire.Int32FromBinary(raw[lookExtra+len(s.table.sql.layout.Headers)]))
 }
 
-// keepPicked takes the picked rows of a table without claims.
-func (s *service) keepPicked() {
+// take remembers the picked rows.
+func (remembering) take(_ context.Context, s *service) error {
 	now := time.Now()
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
@@ -136,12 +131,36 @@ func (s *service) keepPicked() {
 		h := &hold{stamp: s.q.tokens, at: now, term: s.Terms[p.row.Slot]}
 		s.rows = append(s.rows, s.hold(p, h, p.attempts))
 	}
+	return nil
+}
+
+// prepare looks up the state store's tables, once.
+func (remembering) prepare(ctx context.Context, q *Queue, t *queueTable) error {
+	if err := q.findFence(ctx, t); err != nil {
+		return err
+	}
+	if err := q.findNotes(ctx, t); err != nil {
+		return fmt.Errorf("find the state store's table of notes: %w", err)
+	}
+	return nil
+}
+
+func (remembering) describe(ctx context.Context, q *Queue, conn *pgxpool.Conn, t *queueTable, indexes queueIndexes) error {
+	t.whole = true // nothing comes before what waits
+	return q.describeHot(ctx, conn, t, indexes)
+}
+
+func (remembering) deliversBeside(f Fence) bool { return f.Here }
+
+// recover deletes notes that are not needed any more: no row is marked.
+func (remembering) recover(ctx context.Context, q *Queue, t *queueTable) (int, error) {
+	return 0, q.sweepNotes(ctx, t)
 }
 
 // findFence looks up the table with the epochs, once: the state store has made it before a lane is
 // owned. The caller has claiming.
 func (q *Queue) findFence(ctx context.Context, t *queueTable) error {
-	if !q.fence.Here || t.sql.lanes != "" || !t.sql.layout.Claimless() {
+	if !q.fence.Here || t.sql.lanes != "" {
 		return nil
 	}
 	var full pgx.Identifier
@@ -172,10 +191,10 @@ func (q *queueSQL) fenced(first int) (with, join string) {
 `, first, first+1, first+2, q.lanes), "\n    JOIN lanes ON lanes.n = r.lane"
 }
 
-// settleHere writes one outcome for many rows of a table without claims. Parameters, arrays with one entry per row:
+// settle writes one outcome for many rows. Parameters, arrays with one entry per row:
 // key, attempts, the number of its lane and, for what is not done, error and in how many
 // seconds it is due; then those of the fence. It returns the numbers of the rows that were changed.
-func (q *queueSQL) settleHere(o settlement) string {
+func (remembering) settle(q *queueSQL, o settlement) string {
 	if q.notes != "" && !o.done {
 		return q.settleNoted(o)
 	}
@@ -194,38 +213,22 @@ WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
 RETURNING s.n::int`, with, write, from, arrays, columns, join), "{this}", o.this)
 }
 
-// textHere builds the statements for a table without claims.
-func (q *queueSQL) textHere(indexes queueIndexes) queueText {
-	return queueText{
-		everything: q.everything(true),
-		first:      q.byAge(pageFirst, true), next: q.byAge(pageNext, true), latest: q.byAge(pageLatest, true), later: q.byAge(pageLater, true),
-		look:   q.look(indexes),
-		done:   q.settle(settlement{status: "{is:done}", done: true}),
-		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
-		dead:   q.settle(settlement{status: "{is:dead}", withError: true, dead: true}),
-		put:    q.settle(settlement{status: q.waitingAgain()}),
-		extend: q.stillWaits(),
-		isDone: q.isHere("{is:done}"), isDead: q.isHere("{dead}"),
-		locked: q.locked(), elsewhere: q.elsewhere(),
-		deadBy: q.deadBy(), forgetNotes: q.forgetNotes(),
-	}
-}
-
 // stillWaits finds the rows that wait. Parameter: keys.
 func (q *queueSQL) stillWaits() string {
 	return q.fill(`SELECT s.n::int FROM unnest($1::{key[]}) WITH ORDINALITY AS s(key, n)
 JOIN {t} t ON {key} = s.key WHERE ({status} IN ({waiting})) IS TRUE`)
 }
 
-// isHere finds the rows that have one of the statuses which a settle wrote, or are gone. Parameter: keys.
-func (q *queueSQL) isHere(statuses string) string {
+// settled finds rows by their keys, the parameter.
+func (remembering) settled(q *queueSQL, statuses string) string {
 	return q.fill(`SELECT s.n::int FROM unnest($1::{key[]}) WITH ORDINALITY AS s(key, n)
 LEFT JOIN {t} t ON {key} = s.key WHERE {key} IS NULL OR ({status} IN (` + statuses + `)) IS TRUE`)
 }
 
 // lanesOf are the lanes of the rows of one statement.
 type lanesOf struct {
-	number                map[laneEpoch]int // from 1
+	fenced                bool              // their epochs are asked for
+	numbers               map[laneEpoch]int // from 1
 	routes, slots, epochs wire.Array
 }
 
@@ -237,13 +240,13 @@ func (s *settling) lockLanes(batch *pgx.Batch) {
 	lanes, statements, with := lanesOf{}, 0, ""
 	for _, part := range s.order {
 		rows := s.parts[part]
-		if part.text == "" || !rows.fenced {
+		if part.text == "" || rows.owners.fence() == nil {
 			continue
 		}
 		statements++
 		with, _ = part.table.sql.fenced(1)
 		for _, r := range rows.results {
-			lanes.of(r)
+			lanes.number(r, nil)
 		}
 	}
 	if statements > 1 {
@@ -257,25 +260,26 @@ type laneEpoch struct {
 	epoch int64
 }
 
-// of is the number of a row's lane.
-func (l *lanesOf) of(r *adapters.ClaimResult) int {
+func (remembering) owners(t *queueTable) owners { return &lanesOf{fenced: t.sql.lanes != ""} }
+
+// number is the number of a row's lane.
+func (l *lanesOf) number(r *adapters.ClaimResult, _ *hold) int {
 	at := laneEpoch{r.Lane, r.Epoch}
-	if n := l.number[at]; n > 0 {
+	if n := l.numbers[at]; n > 0 {
 		return n
 	}
-	if l.number == nil {
-		l.number = map[laneEpoch]int{}
+	if l.numbers == nil {
+		l.numbers = map[laneEpoch]int{}
 	}
-	l.number[at] = len(l.number) + 1
+	l.numbers[at] = len(l.numbers) + 1
 	l.routes.Text(r.Lane.Route)
 	l.slots.Number(int64(r.Lane.Slot))
 	l.epochs.Number(r.Epoch)
-	return len(l.number)
+	return len(l.numbers)
 }
 
-// stillOurs returns the claims of a table without claims that are lost: their rows are final, because
-// somebody else made them so.
-func (q *Queue) stillOurs(ctx context.Context, e *extension) (lost []*adapters.Claim, err error) {
+// extend returns the claims that are lost: another process has made their rows final.
+func (remembering) extend(ctx context.Context, q *Queue, e *extension) (lost []*adapters.Claim, err error) {
 	waits := make([]bool, len(e.claims))
 	rows, err := q.pool.Query(ctx, e.text, e.keys.String())
 	if err != nil {
@@ -296,6 +300,19 @@ func (q *Queue) stillOurs(ctx context.Context, e *extension) (lost []*adapters.C
 	return lost, nil
 }
 
+func (*lanesOf) settling(rows *settleRows) []any {
+	return []any{rows.keys.String(), rows.attempts.String(), rows.at.String()}
+}
+
+func (*lanesOf) asking(rows *settleRows, _ time.Duration) []any { return []any{rows.keys.String()} }
+
+func (l *lanesOf) fence() *lanesOf {
+	if !l.fenced {
+		return nil
+	}
+	return l
+}
+
 // args are the parameters of the fence.
 func (l *lanesOf) args() []any { return []any{l.routes.String(), l.slots.String(), l.epochs.String()} }
 
@@ -311,7 +328,7 @@ func (q *queueSQL) died() string {
 	if q.notes != "" {
 		of = append(of, "n.noted_at")
 	}
-	if q.layout.Claimless() && c.NextAttempt != "" { // the last attempt was not before that
+	if c.Claimed == "" && c.NextAttempt != "" { // the last attempt was not before that
 		of = append(of, "{next_attempt}")
 	}
 	return "coalesce(" + strings.Join(append(of, "{created}"), ", ") + ")"

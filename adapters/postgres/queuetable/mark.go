@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
@@ -30,14 +31,7 @@ var takeAllOptions = pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE
 	"SET LOCAL idle_in_transaction_session_timeout = '10s'"}
 
 // take claims what was picked.
-func (s *service) take(ctx context.Context) error {
-	if len(s.picked) == 0 {
-		return nil
-	}
-	if s.table.sql.layout.Claimless() {
-		s.keepPicked()
-		return nil
-	}
+func (marking) take(ctx context.Context, s *service) error {
 	s.mark = s.q.nextMark()
 	marks, err := s.takeAll(ctx)
 	if err == nil && marks == nil {
@@ -158,3 +152,72 @@ func (s *service) hold(p picked, h *hold, attempts int) *adapters.Row {
 	s.table.hold(p.row.ID, h)
 	return p.row
 }
+
+func (marking) unfinished(s *Statuses) []string { return append(s.Waiting(), s.Processing) }
+
+func (marking) held(q *queueSQL, members []string) (ranges []string) {
+	for _, member := range members {
+		ranges = append(ranges, q.branch("= {processing}", member, byCreated))
+	}
+	return ranges
+}
+
+func (marking) looked(q *queueSQL) (claimed, held, wait string) {
+	wait = "0::float8"
+	if q.layout.Columns.NextAttempt != "" {
+		wait = "coalesce(" + until("{next_attempt}", q.types.due) + ", 0)"
+	}
+	return "CASE WHEN {status} = {processing} THEN {claimed} END", "{status} = {processing}", wait
+}
+
+func (marking) attempts(*queueSQL) string { return "" }
+
+func (marking) budget() string { return "$6" }
+
+func (marking) complete(q *queueSQL, t *queueText) {
+	t.held, t.take, t.takeAll, t.extend, t.recover, t.unclaim = q.held(), q.take(), q.takeAll(), q.extend(), q.recover(), q.unclaim()
+}
+
+func (marking) prepare(context.Context, *Queue, *queueTable) error { return nil }
+
+func (marking) describe(context.Context, *Queue, *pgxpool.Conn, *queueTable, queueIndexes) error {
+	return nil
+}
+
+func (marking) args(*service) []any { return nil }
+
+func (marking) theirs(s *service, _ *queueGroup, key string, claimed []byte) bool {
+	return claimed == nil || !s.q.ours(s.table, key, wire.Int64FromBinary(claimed))
+}
+
+func (marking) failed(*service, [][]byte) int { return 0 } // the claim reads it
+
+func (marking) deliversBeside(Fence) bool { return true }
+
+func (marking) owners(*queueTable) owners { return &claimTimes{numbers: map[[2]int64]int{}} }
+
+// claimTimes are the times of the claims of the rows of one statement.
+type claimTimes struct {
+	numbers         map[[2]int64]int // by stamp and former
+	stamps, formers wire.Array
+}
+
+func (c *claimTimes) number(_ *adapters.ClaimResult, h *hold) int {
+	times := [2]int64{h.stamp, h.former}
+	if c.numbers[times] == 0 {
+		c.numbers[times] = len(c.numbers) + 1
+		c.stamps.Text(timeText(h.stamp))
+		c.formers.Text(timeText(h.former))
+	}
+	return c.numbers[times]
+}
+
+func (c *claimTimes) settling(rows *settleRows) []any {
+	return []any{rows.keys.String(), c.stamps.String(), c.formers.String(), rows.at.String(), rows.attempts.String()}
+}
+
+func (c *claimTimes) asking(rows *settleRows, timeout time.Duration) []any {
+	return []any{rows.keys.String(), c.stamps.String(), c.formers.String(), rows.at.String(), timeout.Seconds()}
+}
+
+func (*claimTimes) fence() *lanesOf { return nil }
