@@ -219,8 +219,7 @@ func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 	}
 }
 
-// unsettling is a floor whose table the harness finds with one row that nobody
-// settled.
+// unsettling is a floor that leaves one row unsettled.
 type unsettling struct{ peers.Peer }
 
 func (unsettling) Disorderly() {}

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// columns is what a table of results shows.
+// columns are the columns of a table of results.
 type columns []column
 
-// column is one of them. It is left out when all of its cells are empty.
+// column is left out when all its cells are empty.
 type column struct {
 	head string
 	cell func(r *result) string
@@ -49,7 +49,7 @@ var delayColumns = columns{peerColumn, rowsColumn, withColumn, runsColumn,
 	cpuColumn, peakColumn,
 }
 
-// figureColumn shows what only its scenario measures.
+// figureColumn shows a figure that only its scenario measures.
 func figureColumn(head, name, format string) column {
 	return column{head, func(r *result) string {
 		v, ok := r.Figures[name]

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// docsFile is where -write puts the results, from the repository's root.
+// docsFile is the page into which -write writes the results, from the repository's
+// root.
 const docsFile = "docs/benchmarks.md"
 
-// Marks around what belongs to a scenario in [docsFile]; the rest is written by
-// hand.
+// Marks around the section of a scenario in [docsFile]; the rest is written by hand.
 const (
 	beginMark = "<!-- bench:%s: written by `go run ./bench -write`, do not edit -->"
 	endMark   = "<!-- /bench:%s -->"
 )
 
-// writeDocs replaces what stands between the marks of the scenarios.
+// writeDocs replaces the sections of the scenarios.
 func (r *report) writeDocs(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *report) writeDocs(file string) error {
 	return os.WriteFile(file, text, 0o644) //nolint:gosec // documentation is for all to read
 }
 
-// replace puts the section between the scenario's marks.
+// replace replaces the section between the scenario's marks.
 func replace(text []byte, name, section string) ([]byte, error) {
 	begin, end := fmt.Sprintf(beginMark, name), fmt.Sprintf(endMark, name)
 	before, rest, ok := bytes.Cut(text, []byte(begin))
@@ -53,7 +53,7 @@ func replace(text []byte, name, section string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// markdown is the section of a scenario.
+// markdown returns the section of a scenario.
 func (r *report) markdown(o *outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s Alone: `make bench BENCHFLAGS='-scenario %s'`.\n\n%s. Measured with `%s`.\n\n", scenarioNamed(o.Name).about, o.Name, o.Title, r.Command)

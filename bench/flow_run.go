@@ -18,9 +18,9 @@ const (
 		SELECT id, 'EVENT', name, payload, 'PENDING', localtimestamp FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
 )
 
-// emptying is a peer from whose tables everything can be taken.
+// emptying is a peer whose tables can be emptied.
 type emptying interface {
-	// Empty is a statement that takes it out, with the state of the relay.
+	// Empty is a statement that deletes all rows and the state of the relay.
 	Empty() string
 }
 
@@ -39,15 +39,15 @@ func (b *bench) openFlow(ctx context.Context, st *stage) (*measure.Flow, measure
 	return f, to, err
 }
 
-// look is called at intervals while a flow is written.
-type look struct {
+// sampling calls take at intervals while a flow is written.
+type sampling struct {
 	every time.Duration // 0: never
 	take  func(ctx context.Context, at time.Duration) error
 }
 
-// through writes the flow, looks meanwhile, and returns when so many messages
-// have arrived, and how long after the first commit the last of them did.
-func (b *bench) through(ctx context.Context, st *stage, p *process, f *measure.Flow, to measure.Receiver, rows int, l look) (time.Duration, error) {
+// through writes the flow, takes samples meanwhile, and waits for so many messages.
+// It returns the time from the first commit to the last arrival.
+func (b *bench) through(ctx context.Context, st *stage, p *process, f *measure.Flow, to measure.Receiver, rows int, l sampling) (time.Duration, error) {
 	g, writing := errgroup.WithContext(ctx)
 	begin := time.Now()
 	f.Begin()
@@ -66,8 +66,8 @@ func (b *bench) through(ctx context.Context, st *stage, p *process, f *measure.F
 	return last.Sub(begin), err
 }
 
-// until looks until done is closed.
-func (l look) until(ctx context.Context, begin time.Time, done <-chan struct{}) error {
+// until takes samples until done is closed.
+func (l sampling) until(ctx context.Context, begin time.Time, done <-chan struct{}) error {
 	tick := time.NewTicker(l.every)
 	defer tick.Stop()
 	for {
@@ -84,8 +84,8 @@ func (l look) until(ctx context.Context, begin time.Time, done <-chan struct{}) 
 	}
 }
 
-// runFlow launches the relay, has the flow pass through it and checks what arrived.
-func (b *bench) runFlow(ctx context.Context, st *stage, f *measure.Flow, to measure.Receiver, l look) (s sample, err error) {
+// runFlow launches the relay, writes the flow and checks what arrived.
+func (b *bench) runFlow(ctx context.Context, st *stage, f *measure.Flow, to measure.Receiver, l sampling) (s sample, err error) {
 	p, err := b.launch(ctx, st, to)
 	if err != nil {
 		return s, err

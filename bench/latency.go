@@ -13,14 +13,14 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// firstMessages are written at once and awaited, before the clock runs: then the
-// relay has its connections.
+// firstMessages are written at once and awaited before the clock starts, so that
+// the relay has its connections.
 const firstMessages = 20
 
-// uncounted is how many messages come before those that count. Behind the first
-// ones there is a second at the entry's rate: a relay that has seen nothing for a
-// while reads seldom, and what is measured is the rate. For a peer that has to be
-// warm there are five: what made it warm came in larger transactions.
+// uncounted returns the number of messages before those that count: the first ones,
+// and one second at the entry's rate, because an idle relay reads seldom and the
+// rate is to be measured. A peer that has to be warm gets five seconds: the messages
+// that warmed it came in larger transactions.
 func (st *stage) uncounted() int {
 	second := min(st.rows, st.rate)
 	if warms(st.peer) {
@@ -58,8 +58,8 @@ func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err erro
 	return s, nil
 }
 
-// compose makes new messages and gives them to the checker. Those of earlier
-// runs must not arrive again.
+// compose makes new messages and a new checker that expects them: messages of
+// earlier runs must not arrive again.
 func (st *stage) compose(n int) ([]written, error) {
 	ids, err := outbox.NewTSIDs(-1)
 	if err != nil {
@@ -83,9 +83,9 @@ func (st *stage) compose(n int) ([]written, error) {
 	return messages, nil
 }
 
-// write commits the messages, each by itself, and returns how long it took until
-// all had arrived. Moments are random within equal intervals: a fixed beat could
-// fall in with the relay's own.
+// write commits each message in a transaction and returns the time until all had
+// arrived. It commits at random moments within equal intervals: a fixed interval
+// could coincide with the relay's own.
 func (b *bench) write(ctx context.Context, st *stage, p *process, to measure.Receiver, messages []written) (time.Duration, error) {
 	insert := st.publish
 	begin := time.Now()
@@ -128,8 +128,7 @@ func percentiles(messages []written, arrived []time.Time) (p50, p99 time.Duratio
 	return delays[len(delays)/2], delays[len(delays)*99/100]
 }
 
-// distribution is which share of the messages, in percent, had arrived after how
-// many milliseconds.
+// distribution returns the percentage of messages that had arrived, by milliseconds.
 func distribution(messages []written, arrived []time.Time) (c curve) {
 	delays := make([]time.Duration, len(messages))
 	for i := range messages {

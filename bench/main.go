@@ -1,21 +1,21 @@
 // Command bench measures how fast a backlog in PostgreSQL arrives in Kafka or at
-// an HTTP receiver, and how soon after its commit a single row does: Outrider
-// beside a hand-written loop (the floor) and, where there is one, the stock
-// Watermill pipeline, one after the other in one run, on one machine:
+// an HTTP receiver, and how soon after its commit a single row does. It compares
+// Outrider with a hand-written loop (the floor) and other relays, one after the
+// other in one run, on one machine:
 //
 //	make bench
 //	make bench BENCHFLAGS='-scenario drain -runs 5 -cpus 0,1'
 //
-// Each peer relays in a process of its own, so that processor time and memory
-// are its own. The clock starts with that process and stops when the last
-// message has arrived: by the topic's end offsets, asked from outside, or in the
-// HTTP server of this process. The messages that arrived are then compared with the table, and
-// no figure is printed of a run that lost or doubled anything, or reordered it
-// where order is kept.
+// Each peer relays in a process of its own, so that its processor time and memory
+// can be measured. The clock starts with that process and stops when the last
+// message has arrived, in the topic (by its end offsets) or in the HTTP server of
+// this process. Then the arrived messages are compared with the table. A run that
+// lost, duplicated or reordered messages has no figures; the order does not matter
+// for peers that keep none.
 //
 // A [scenario] lists its peers, each a [peers.Peer], and its sinks, each a [measure.Sink].
 //
-// The program is no test: nothing fails because it is slow.
+// The program is no test: slowness is no failure.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/bench/peers"
 )
 
-// options is what the flags say.
+// options are the values of the flags.
 type options struct {
 	rows, stockRows, backlog int
 	items, hooks             int
@@ -71,7 +71,7 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	return o, errors.Join(errs[:]...)
 }
 
-// check compares the numbers with what can be measured.
+// check checks the ranges of the numbers.
 func (o *options) check() error {
 	var errs []error
 	for _, n := range []struct {
@@ -96,7 +96,7 @@ func (o *options) check() error {
 	return errors.Join(errs...)
 }
 
-// peerKinds are the names of the peers, as far as the first hyphen, each once.
+// peerKinds returns the distinct names of the peers up to the first hyphen.
 func peerKinds() []string {
 	var out []string
 	for _, sc := range scenarios {

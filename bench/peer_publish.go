@@ -13,8 +13,8 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// publishing is a way of writing a message in a transaction. It relays nothing:
-// beside all ways runs the same relay, which only differs in how it is woken.
+// publishing is a way of writing a message in a transaction. It relays nothing: the
+// same relay runs at the same time, with the way's setting of wake.
 type publishing struct {
 	label    string
 	settings string
@@ -26,7 +26,7 @@ type publishing struct {
 // publishFunc writes one message in a transaction, in one round trip.
 type publishFunc func(ctx context.Context, tx pgx.Tx, e outbox.Envelope) error
 
-// The statements of those who do not use the client.
+// The statements of the ways without the client.
 const (
 	bareInsert    = "INSERT INTO outrider_outbox (id, type, message_group, payload, occurred_at) VALUES ($1, $2, $3, $4, $5)"
 	notifyingText = "WITH published AS (" + bareInsert + ") SELECT pg_notify('" + outbox.WakeChannel + "', 'outrider_outbox')"
@@ -68,7 +68,7 @@ func client(notify bool) func() (publishFunc, error) {
 func (p publishing) Name() string  { return p.label }
 func (p publishing) About() string { return p.settings }
 
-// The rest of [peers.Peer] is about a backlog, of which there is none.
+// The other methods of [peers.Peer] are for a backlog, which publishing has not.
 func (publishing) Create(context.Context, *pgx.Conn) error { return nil }
 func (publishing) Rewind(context.Context, *pgx.Conn) error { return nil }
 func (publishing) Backlog() string                         { return "SELECT '', '' WHERE false" }
@@ -76,7 +76,7 @@ func (publishing) Relay(context.Context, measure.Job) error {
 	return errors.New("it relays nothing")
 }
 
-// config is that of the relay.
+// config returns the configuration of the relay.
 func (p publishing) config(url string) string {
 	return fmt.Sprintf(`
 admin: {listen: "127.0.0.1:0"}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// plotFolder is where plots are, beside [docsFile].
+// plotFolder is the folder of the plots, next to [docsFile].
 const plotFolder = "plots"
 
 // plot is a picture of a scenario's results: bars, or lines.
@@ -26,7 +26,7 @@ type bar struct {
 	value float64
 }
 
-// plots are the pictures of an outcome; none of what was not measured.
+// plots returns the pictures of an outcome, none without results.
 func (o *outcome) plots() []plot {
 	sc := scenarioNamed(o.Name)
 	if sc.plots == nil || len(o.Results) == 0 {
@@ -35,7 +35,7 @@ func (o *outcome) plots() []plot {
 	return sc.plots(o.Results)
 }
 
-// writePlots draws the plots as files of the folder, which is made.
+// writePlots draws the plots into files of the folder, which it makes.
 func writePlots(folder string, plots []plot) error {
 	for _, p := range plots {
 		if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // documentation is for all to read
@@ -65,7 +65,7 @@ func sideBySide(results []result) []plot {
 	return []plot{p}
 }
 
-// distributions show which share of the messages had arrived after what time.
+// distributions show the percentage of messages that had arrived, by time.
 func distributions(results []result) []plot {
 	p := plot{file: "latency.svg", title: "From commit to receiver", x: "milliseconds", y: "% of the messages have arrived", log: true, share: true}
 	for _, r := range results {

@@ -24,14 +24,14 @@ const (
 	lineWidth  = 1.5
 )
 
-// palette has colours that can be told apart without seeing red and green.
+// palette has colours that people with red-green blindness can distinguish.
 var palette = []color.Color{
 	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
 	color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0x80, 0x00, 0x40, 0xff},
 }
 
-// draw returns the plot as SVG. It has a ground of its own, so that it can be read
-// on light and on dark pages.
+// draw returns the plot as SVG with a white background, readable on light and on
+// dark pages.
 func (p *plot) draw() ([]byte, error) {
 	g := gonum.New()
 	g.Title.Text, g.X.Label.Text, g.Y.Label.Text = p.title, p.x, p.y
@@ -151,7 +151,7 @@ func (p *plot) addLines(g *gonum.Plot) error {
 // leastShown is the least value on a logarithmic axis, in milliseconds.
 const leastShown = 0.01
 
-// plainTicks writes numbers as people do: 100000, not 1e+05.
+// plainTicks writes 100000, not 1e+05.
 type plainTicks struct{}
 
 // Ticks implements [gonum.Ticker].

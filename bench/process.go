@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// stopLimit is how long a relay may take to stop.
+	// stopLimit limits how long a relay takes to stop.
 	stopLimit = time.Minute
 
-	// killGrace is how long one may take to remove what it has made, when it is
-	// no use any more.
+	// killGrace limits how long a failed relay takes to clean up.
 	killGrace = 10 * time.Second
 )
 
-// process is a relay in a process of its own: this program again, with
-// [relayArg]. It gets its job on its standard input, because others can read a
-// command line, and stops when that is closed.
+// process is a relay in a process of its own: this program with [relayArg]. It reads
+// its job from standard input, because other users can read a command line, and
+// stops when standard input is closed.
 type process struct {
 	peer  string
 	stdin io.WriteCloser
@@ -39,7 +38,7 @@ type process struct {
 	err   error // once done is closed
 }
 
-// usage is what a process used in its whole life.
+// usage is the processor time and the memory that a process has used.
 type usage struct {
 	cpu  time.Duration // user and system
 	peak int64         // bytes resident
@@ -90,12 +89,11 @@ func (p *process) stop() (usage, error) {
 		return usage{}, p.failure()
 	}
 	first, last, state := p.out.said[0], p.out.said[len(p.out.said)-1], p.cmd.ProcessState
-	// The usage of its own processes is in it, since it has waited for them.
+	// This includes the processes that it has started and waited for.
 	return usage{cpu: state.UserTime() + state.SystemTime() - first.CPU, peak: last.PeakBytes}, nil
 }
 
-// awaitWarm returns when the relay has said that it is warm; its clock starts
-// then.
+// awaitWarm waits until the relay reports that it is warm, and starts its clock.
 func (p *process) awaitWarm(ctx context.Context) error {
 	limit := time.NewTimer(peers.WarmLimit)
 	defer limit.Stop()
@@ -112,7 +110,7 @@ func (p *process) awaitWarm(ctx context.Context) error {
 	}
 }
 
-// kill ends the process, whatever it does.
+// kill ends the process, by force after [killGrace].
 func (p *process) kill() {
 	_ = p.stdin.Close() // fails when it is closed or the process is gone
 	late := time.AfterFunc(killGrace, func() { _ = p.cmd.Process.Kill() })
@@ -124,10 +122,10 @@ func (p *process) kill() {
 type notices struct {
 	line []byte // begun
 	said []notice
-	warm chan struct{} // closed when it has said so
+	warm chan struct{} // closed by the notice that it is warm
 }
 
-// Write never fails: what is no notice is left out.
+// Write never fails and ignores lines that are no notices.
 func (n *notices) Write(b []byte) (int, error) {
 	n.line = append(n.line, b...)
 	for {
@@ -150,7 +148,7 @@ func (n *notices) Write(b []byte) (int, error) {
 // tail keeps the end of what is written to it.
 type tail struct{ kept []byte }
 
-// tailBytes are enough for the last error.
+// tailBytes is enough for the last error.
 const tailBytes = 4 << 10
 
 // Write never fails.

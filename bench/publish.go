@@ -21,8 +21,8 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
-// durable returns a server whose commits wait for the disk, as they do where
-// messages matter: that is what a NOTIFY makes others wait for, too.
+// durable returns a server whose commits wait for the disk, as in production. A
+// NOTIFY makes other transactions wait for the same.
 func (b *bench) durable(ctx context.Context) (string, error) {
 	if b.disk == nil {
 		bin, err := provision.Host{}.Postgres(ctx)
@@ -36,7 +36,7 @@ func (b *bench) durable(ctx context.Context) (string, error) {
 	return b.disk.URL(), nil
 }
 
-// close ends what the bench has started for itself.
+// close stops the server that the bench has started.
 func (b *bench) close() error {
 	if b.disk == nil {
 		return nil
@@ -121,8 +121,8 @@ func relayBeside(ctx context.Context, cfg *outrider.Config) (stop func() error, 
 	}
 }
 
-// publish publishes with all connections and returns how many transactions were
-// committed, and in what time.
+// publish publishes with all connections and returns the number of committed
+// transactions and their time.
 func (b *bench) publish(ctx context.Context, st *stage, way publishing, pool *pgxpool.Pool) (int, time.Duration, error) {
 	_, payload := measure.NewEvents(1, st.groups, st.payload).Event(1)
 	counts, errs := make([]int, st.rate), make([]error, st.rate)

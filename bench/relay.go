@@ -17,7 +17,7 @@ import (
 // relayArg as the first argument makes a process a relay: see [process].
 const relayArg = "-relay-of-bench"
 
-// notice is what a relay prints: a first one when it is warm, if its peer is
+// notice is a line that a relay prints: one when it is warm, if its peer is
 // [warming], and one before it ends.
 type notice struct {
 	Warm      bool          `json:"warm"`
@@ -25,8 +25,8 @@ type notice struct {
 	PeakBytes int64         `json:"peak_bytes"` // largest resident memory; 0: the system does not tell
 }
 
-// relayMain relays as the job on in says, until in ends: so that a relay ends
-// with the harness, however that ends.
+// relayMain reads a job from in and relays until in ends, so that a relay always
+// ends with the harness.
 func relayMain(in io.Reader, out, errs io.Writer) int {
 	if err := relayUntilEOF(in, out); err != nil {
 		fmt.Fprintln(errs, err)
@@ -66,7 +66,7 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 	return notices.Encode(notice{PeakBytes: peak})
 }
 
-// relayPeer returns the most memory that what relays had resident.
+// relayPeer relays until ctx ends and returns the peak of resident memory.
 func relayPeer(ctx context.Context, p peers.Peer, j measure.Job, notices *json.Encoder) (peak int64, err error) {
 	if w, ok := p.(warming); ok {
 		return w.WarmRelay(ctx, j, func(pid int) error {
@@ -95,17 +95,16 @@ func profile(file string) (stop func() error, err error) {
 	}, nil
 }
 
-// warming is a peer whose work is done by another program, which is slow to start
-// and slow until it has run for a while, as programs on a JVM are.
+// warming is a peer that runs another program, which starts slowly and is slow at
+// first, such as a program on a JVM.
 type warming interface {
 	// Warms reports whether the peer's clock starts when the program is warm. If not,
-	// it starts with the process, like everybody's.
+	// it starts with the process, like that of other peers.
 	Warms() bool
 
-	// WarmRelay is relay. If the peer warms it calls warm once, with the id of the
-	// program's process, when the program has delivered enough that does not count;
-	// what counts comes right behind it. It returns the most memory that the program
-	// had resident, in bytes, 0 where the system does not tell.
+	// WarmRelay is Relay. A peer that warms calls warm once, with the id of the
+	// program's process, after the messages that do not count. WarmRelay returns the
+	// program's peak of resident memory in bytes, 0 if unknown.
 	WarmRelay(ctx context.Context, j measure.Job, warm func(pid int) error) (peak int64, err error)
 }
 

@@ -23,16 +23,16 @@ type sample struct {
 	curves  []curve
 }
 
-// curve is something over time, or over something else.
+// curve is a quantity over time, or over another quantity.
 type curve struct {
 	Name   string  `json:"name"`
 	Points []point `json:"points"`
 }
 
-// point is a place on a curve: what it is over, and how much it is.
+// point is a point of a curve: x and y.
 type point [2]float64
 
-// figure notes something that only this scenario measures.
+// figure records a figure that only this scenario measures.
 func (s *sample) figure(name string, value float64) {
 	if s.figures == nil {
 		s.figures = map[string]float64{}
@@ -40,7 +40,7 @@ func (s *sample) figure(name string, value float64) {
 	s.figures[name] = value
 }
 
-// timed notes how long messages took.
+// timed records the latency of messages.
 func (s *sample) timed(delays measure.DelayTimes) {
 	s.p50, s.p99 = delays.Quantile(0.5), delays.Quantile(0.99)
 }
@@ -66,7 +66,7 @@ func (s sample) String() string {
 	return strings.Join(parts, ", ") + "; lost 0, duplicates 0"
 }
 
-// result is what a peer's runs come to.
+// result summarises the runs of a peer.
 type result struct {
 	Peer  string    `json:"peer"`
 	About string    `json:"about"`
@@ -120,14 +120,14 @@ func median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// report is all that a call of the program measured.
+// report has all results of a call of the program.
 type report struct {
 	Command   string          `json:"command"`
 	Machine   measure.Machine `json:"machine"`
 	Scenarios []outcome       `json:"scenarios"`
 }
 
-// outcome is what a scenario measured.
+// outcome has the results of a scenario.
 type outcome struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"`
@@ -135,7 +135,7 @@ type outcome struct {
 	Remarks []string `json:"remarks"`
 }
 
-// legend says what the peers are, each once.
+// legend describes the peers, each once.
 func (o *outcome) legend() []string {
 	var out []string
 	for _, r := range o.Results {

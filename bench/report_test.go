@@ -18,7 +18,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// testReport is what a run of two scenarios might have measured.
+// testReport is a possible report of two scenarios.
 func testReport() *report {
 	drain := []result{
 		{Peer: "floor", About: "a loop", Rows: 1000, Rates: []float64{200, 210, 190}, Rate: 200, CPU: 2, Peak: 30 << 20},

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// progressInterval is how often a run that continues says so.
+	// progressInterval is the interval of progress messages during a run.
 	progressInterval = 5 * time.Second
 
-	// stallLimit ends a run of which nothing arrives any more.
+	// stallLimit ends a run in which no more messages arrive.
 	stallLimit = time.Minute
 )
 
@@ -39,8 +39,8 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
 }
 
-// run prepares a stage for each entry and runs them in turn, so that what the
-// machine does otherwise meets all alike. It returns also why peers are missing.
+// run prepares a stage for each entry and interleaves their runs, so that other work
+// of the machine affects all alike. It also returns why peers are missing.
 func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missing []string, err error) {
 	if err := measure.Pin(b.options.cpus); err != nil {
 		return nil, nil, err
@@ -101,10 +101,10 @@ func (b *bench) host(ctx context.Context, sc *scenario) (*measure.Servers, error
 	return b.servers.With(address)
 }
 
-// demanding is a peer that needs more than PostgreSQL and Kafka as they are.
+// demanding is a peer that needs more than any PostgreSQL and Kafka.
 type demanding interface {
-	// Provide gets what the peer needs, which may take minutes the first time. An
-	// error says why the peer cannot run here: the run continues without it.
+	// Provide checks or installs the peer's needs, which may take minutes the first
+	// time. After an error the run continues without the peer.
 	Provide(ctx context.Context, s *measure.Servers, say func(format string, args ...any)) error
 }
 
@@ -134,8 +134,8 @@ func (b *bench) available(ctx context.Context, entries []entry) (able []entry, m
 }
 
 // warmUp runs all peers that use Kafka, uncounted, before the first scenario:
-// until the broker's JVM has compiled what it runs, its compiler takes more of
-// the processors than the broker does, and from whoever happens to run.
+// until the broker's JVM has compiled its code, the compiler takes more processor
+// time than the broker, at the expense of the current peer.
 func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error {
 	stages = slices.DeleteFunc(slices.Clone(stages), func(st *stage) bool {
 		switch st.sink.(type) {
@@ -192,8 +192,8 @@ func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err erro
 	return s, nil
 }
 
-// relayed runs the peer's relay into a new receiver for as long as measure takes,
-// checks what arrived and returns what the relay used.
+// relayed runs the peer's relay into a new receiver while measure runs, checks the
+// arrived messages and returns the relay's usage.
 func (b *bench) relayed(ctx context.Context, st *stage, measure func(*process, measure.Receiver) error) (used usage, err error) {
 	to, err := st.sink.Open(ctx, b.servers)
 	if err != nil {
@@ -235,7 +235,7 @@ func (b *bench) launch(ctx context.Context, st *stage, to measure.Receiver) (*pr
 	return p, err
 }
 
-// watch returns when so many messages have arrived, and when the last one did.
+// watch waits until so many messages have arrived and returns the time of the last.
 func (b *bench) watch(ctx context.Context, p *process, to measure.Receiver, rows int) (time.Time, error) {
 	tick := time.NewTicker(measure.WatchInterval)
 	defer tick.Stop()

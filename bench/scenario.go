@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/bench/peers"
 )
 
-// scenario is what is compared with what.
+// scenario compares peers, each in one or more entries.
 type scenario struct {
 	name    string
 	about   string // what it measures, a sentence
@@ -25,8 +25,7 @@ type scenario struct {
 	durable bool // PostgreSQL writes to the disk, fully
 }
 
-// entry is one peer with one backlog and one place to send it to: a line of the
-// table.
+// entry is one peer with one backlog and one destination: a line of the table.
 type entry struct {
 	peer   peers.Peer
 	sink   measure.Sink
@@ -43,7 +42,7 @@ type entry struct {
 	flow *measure.FlowSpec // the rows are written while the clock runs; nil: they are not
 }
 
-// scenarios are all that there are, in the order of -scenario all.
+// scenarios are all scenarios, in the order of -scenario all.
 var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, mariaScenario, documentScenario, hookScenario, delayScenario,
 	publishScenario, riverScenario, jobScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, idleScenario}
 
@@ -75,7 +74,7 @@ var drainScenario = &scenario{
 	plots:   sideBySide,
 }
 
-// warmed is what is special about a peer whose start does not count.
+// warmed marks the entry of a peer whose start does not count.
 const warmed = "warm"
 
 // scenarioNamed returns nil for an unknown name.
@@ -102,7 +101,7 @@ func (sc *scenario) selected(o *options) []entry {
 	return slices.DeleteFunc(sc.entries(o), func(e entry) bool { return !slices.Contains(o.peers, peerKind(e.peer)) })
 }
 
-// compare relates Outrider to the others.
+// compare relates Outrider to the other peers.
 func compare(results []result) []string {
 	find := func(name, with string) *result {
 		i := slices.IndexFunc(results, func(r result) bool { return r.Peer == name && r.With == with })

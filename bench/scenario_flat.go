@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// flatRows is the backlog that the others are compared with.
+// flatRows is the backlog with which the other backlogs are compared.
 const flatRows = 100_000
 
 // flatScenario drains backlogs of different depths (G8).
@@ -64,7 +64,7 @@ var flatScenario = &scenario{
 
 func flatShallow(o *options) int { return min(flatRows, o.backlog) }
 
-// laden is Outrider on a table with rows that were delivered long ago.
+// laden is Outrider on a table that retains delivered rows.
 type laden struct {
 	peers.Outrider
 	retained int
@@ -95,7 +95,7 @@ func (l laden) Backlog() string {
 	return fmt.Sprintf("SELECT message_group, payload::text FROM outrider_outbox WHERE position > %d ORDER BY position", l.retained)
 }
 
-// Rewind places the cursor behind the retained rows, as `outrider seek` does.
+// Rewind moves the cursor to the first row after the retained ones, like `outrider seek`.
 func (l laden) Rewind(ctx context.Context, db *pgx.Conn) (err error) {
 	if err := l.Outrider.Rewind(ctx, db); err != nil || l.retained == 0 {
 		return err
@@ -144,6 +144,6 @@ func (b *bench) steady(ctx context.Context, st *stage, p *process, to measure.Re
 		return 0, err
 	}
 	last, err := b.watch(ctx, p, to, st.rows)
-	// A backlog that has come at once has no rate of its own; only tiny backlogs do.
+	// A tiny backlog may arrive all at once, without a rate.
 	return float64(max(st.rows-n, 1)) / max(last.Sub(from), measure.WatchInterval).Seconds(), err
 }

@@ -42,7 +42,7 @@ func itemEntry(p peers.Peer, rows int, delay time.Duration) entry {
 var (
 	mariaScenario = storedScenario("mariadb", "FlowCatalyst's table in MariaDB", peers.MariaFloor, peers.MariaRelay, func(o *options) []int { return []int{max(o.items/10, 1), o.items} })
 
-	// The server of MongoDB's protocol that is started has no index that gives an order: few documents say enough.
+	// The server of MongoDB's protocol that `make bench` starts sorts without an index, so it gets few documents.
 	documentScenario = storedScenario("mongodb", "FlowCatalyst's collection in MongoDB", peers.DocumentFloor, peers.DocumentRelay, func(o *options) []int { return []int{max(o.items/200, 1)} })
 )
 

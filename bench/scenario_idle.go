@@ -14,14 +14,14 @@ import (
 	"github.com/outriderhq/outrider/bench/peers"
 )
 
-// idleLead is how long a relay has nothing to do before it counts: its pauses
-// have their full length by then.
+// idleLead is the idle time before measuring: by then the pauses between polls have
+// their full length.
 const idleLead = 5 * time.Second
 
-// versionRuns are how often the binary is started.
+// versionRuns is the number of starts of the binary.
 const versionRuns = 11
 
-// idleStatements are the polls, and everything.
+// idleStatements are the polls, and all statements.
 var idleStatements = []statements{{"polls", `^\s*(SELECT|WITH|\().*outrider_outbox`}, {"statements", `.`}}
 
 // idleWay is Outrider with one route, and manyWay with a hundred.
@@ -39,7 +39,7 @@ var (
 	}()
 )
 
-// idleScenario measures what nothing costs (G9), and starting.
+// idleScenario measures the cost of an idle relay (G9) and of starting.
 var idleScenario = &scenario{
 	name:  "idle",
 	about: "What a relay with nothing to do asks of its database and takes of a processor, and how long starting takes.",
@@ -102,7 +102,7 @@ func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error
 	return s, nil
 }
 
-// rest watches what the relay does while it has nothing to do.
+// rest measures the relay while it is idle.
 func (b *bench) rest(ctx context.Context, st *stage, peer counted, p *process, s *sample) error {
 	if err := measure.Until(ctx, time.Now().Add(min(idleLead, b.options.duration))); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (b *bench) rest(ctx context.Context, st *stage, peer counted, p *process, s
 	return nil
 }
 
-// versionTime is the median of how long the program takes to say its version.
+// versionTime is the median time of `outrider version`.
 func (b *bench) versionTime(ctx context.Context) (time.Duration, error) {
 	if b.version > 0 {
 		return b.version, nil // it does not change

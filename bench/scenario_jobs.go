@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/bench/peers"
 )
 
-// jobScenario makes jobs of River of the rows of a table.
+// jobScenario inserts jobs of River for the rows of a table.
 var jobScenario = &scenario{
 	name:  "jobs",
 	about: "How fast rows of a table become jobs of River, each with what records it in one transaction.",

@@ -15,7 +15,7 @@ var (
 	topicWay = peers.ToKafka.As("kafka")
 )
 
-// delayScenario measures how long messages take when there is time.
+// delayScenario measures latency at low rates.
 var delayScenario = &scenario{
 	name:  "latency",
 	about: "How long a message takes from its COMMIT to the receiver when there is nothing else to do.",
@@ -49,7 +49,7 @@ var delayScenario = &scenario{
 	},
 }
 
-// compareDelay relates Outrider to the others at the same rate.
+// compareDelay relates Outrider to the other peers at the same rate.
 func compareDelay(results []result) []string {
 	var out []string
 	for _, ours := range results {
@@ -63,7 +63,7 @@ func compareDelay(results []result) []string {
 	return out
 }
 
-// publisher is a peer to whose table messages can be written one by one.
+// publisher is a peer whose table accepts single messages.
 type publisher interface {
 	peers.Peer
 
@@ -71,7 +71,7 @@ type publisher interface {
 	Insert() string
 }
 
-// delayEntry is one way at so many messages per second.
+// delayEntry is the entry of a peer at so many messages per second.
 func delayEntry(o *options, p publisher, to measure.Sink, rate int) entry {
 	return entry{peer: p, sink: to, rows: max(int(float64(rate)*o.duration.Seconds()), 1), groups: o.groups,
 		rate: rate, publish: p.Insert(), with: fmt.Sprintf("%d msgs/s", rate)}

@@ -13,7 +13,7 @@ import (
 
 const (
 	neighbourRate = 1000        // messages per second when time is measured
-	neighbourLead = time.Second // that does not count
+	neighbourLead = time.Second // the beginning, which does not count
 	poisonedGroup = 7           // whose messages the receiver refuses
 	otherPath     = "/others"   // where the other route delivers to
 	otherDigit    = 9           // groups whose number ends so go there
@@ -42,14 +42,14 @@ routes:
 var mixedRows = strings.Replace(ownRows, "'order.created'",
 	fmt.Sprintf("CASE WHEN name LIKE '%%%d' THEN 'other.created' ELSE 'order.created' END", otherDigit), 1)
 
-// trouble is what a receiver does to one route, and who is not one of the others.
+// trouble is a misbehaviour of the receiver, and the groups that it affects.
 type trouble struct {
 	name string
 	measure.Manners
 	affects func(group int) bool
 }
 
-// troubles are what the others are to notice nothing of; the first is none.
+// troubles must not slow unaffected groups down. The first is no trouble.
 var troubles = []trouble{
 	{"all well", measure.Manners{}, onOtherRoute},
 	{"1 group poisoned", measure.Manners{Refuse: poisonedGroup}, func(group int) bool { return onOtherRoute(group) || group == poisonedGroup }},
@@ -58,7 +58,7 @@ var troubles = []trouble{
 
 func onOtherRoute(group int) bool { return group%10 == otherDigit }
 
-// neighbourScenario measures what is left to others (G6).
+// neighbourScenario measures unaffected groups during trouble (G6).
 var neighbourScenario = &scenario{
 	name:  "peers",
 	about: "What the others notice while one group is poisoned, or one of two destinations hangs.",
@@ -105,7 +105,7 @@ func timesOf(r *result, ms float64) string {
 	return fmt.Sprintf("%.2f", ms)
 }
 
-// compareNeighbours relates what happens beside trouble to what happens without.
+// compareNeighbours relates the results with trouble to those without.
 func compareNeighbours(results []result) []string {
 	var out []string
 	for _, r := range results {
@@ -124,8 +124,8 @@ func compareNeighbours(results []result) []string {
 	return out
 }
 
-// measureNeighbours delivers at a rate, or a backlog that is there when the relay
-// starts, and counts those that trouble does not affect.
+// measureNeighbours delivers at a rate, or a backlog that is written before the relay
+// starts, and counts the unaffected messages.
 func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err error) {
 	f, to, err := b.openFlow(ctx, st)
 	if err != nil {
@@ -162,11 +162,11 @@ func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err
 	return s, nil
 }
 
-// deliver returns how long it took until the others had arrived: from the start
-// of the relay when they were there before it.
+// deliver returns the time until the unaffected messages had arrived, for a backlog
+// from the start of the relay.
 func (b *bench) deliver(ctx context.Context, st *stage, p *process, f *measure.Flow, to measure.Receiver, others int) (time.Duration, error) {
 	if st.flow.Rate > 0 {
-		return b.through(ctx, st, p, f, to, others, look{})
+		return b.through(ctx, st, p, f, to, others, sampling{})
 	}
 	last, err := b.watch(ctx, p, to, others)
 	return last.Sub(p.began), err

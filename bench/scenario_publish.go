@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/bench/peers"
 )
 
-// publishScenario measures what publishing costs those who publish.
+// publishScenario measures the cost of publishing.
 var publishScenario = &scenario{
 	name:  "publish",
 	about: "What publishing costs those who publish, with the client and with waking the relay.",
@@ -49,5 +49,5 @@ var publishScenario = &scenario{
 	},
 }
 
-// publishers is how many connections publish at once.
+// publishers is the number of connections that publish.
 const publishers = 8

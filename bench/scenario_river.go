@@ -7,8 +7,8 @@ import (
 	"github.com/outriderhq/outrider/bench/peers"
 )
 
-// riverScenario sets River, as a queue in PostgreSQL, beside Outrider on
-// FlowCatalyst's table, which is one too.
+// riverScenario compares two queues in PostgreSQL: River, and Outrider on
+// FlowCatalyst's table.
 var riverScenario = &scenario{
 	name:  "river",
 	about: "How fast River works jobs that do nothing, and Outrider claims, delivers and completes items.",

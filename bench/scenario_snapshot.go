@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	heldRate = 1000            // messages per second while a snapshot is held
-	heldLead = 5 * time.Second // without one, for comparison
-	heldLook = time.Second     // how often the server's counters are asked
+	heldRate   = 1000            // messages per second while a snapshot is held
+	heldLead   = 5 * time.Second // without one, for comparison
+	heldSample = time.Second     // how often the server's counters are asked
 )
 
 // The tables whose cost is shown while a snapshot is held.
@@ -89,26 +89,26 @@ var snapshotScenario = &scenario{
 	durable: true,
 }
 
-// eachSettle names the curve of what one settle costs.
+// eachSettle names the curve of the cost of one settle.
 const eachSettle = "a settle"
 
-// costs are what kinds of statements cost, over time.
+// costs are samples of the cost of kinds of statements.
 type costs struct {
-	kinds []statements
-	db    *pgx.Conn
-	flow  *measure.Flow
-	looks []costLook
+	kinds   []statements
+	db      *pgx.Conn
+	flow    *measure.Flow
+	samples []costSample
 }
 
-// costLook is what had been spent at a time, by kind, for so many messages.
-type costLook struct {
+// costSample is the cost until a time, by kind, and the number of arrived messages.
+type costSample struct {
 	at    time.Duration
 	came  int
 	spent []cost
 }
 
 func (c *costs) take(ctx context.Context, at time.Duration) error {
-	l := costLook{at: at, spent: make([]cost, len(c.kinds))}
+	l := costSample{at: at, spent: make([]cost, len(c.kinds))}
 	l.came, _ = c.flow.Received()
 	for i, k := range c.kinds {
 		var err error
@@ -116,19 +116,17 @@ func (c *costs) take(ctx context.Context, at time.Duration) error {
 			return err
 		}
 	}
-	c.looks = append(c.looks, l)
+	c.samples = append(c.samples, l)
 	return nil
 }
 
-// between is what a kind cost from one look to another, and for how many
-// messages.
+// between returns the cost of a kind between two samples, and the number of messages.
 func (c *costs) between(kind, from, to int) (cost, float64) {
-	a, b := c.looks[from], c.looks[to]
+	a, b := c.samples[from], c.samples[to]
 	return b.spent[kind].minus(a.spent[kind]), max(float64(b.came-a.came), 1)
 }
 
-// measureSnapshot holds a snapshot, and the number of a transaction, from when
-// the lead is over.
+// measureSnapshot holds a snapshot and a transaction id after the lead.
 func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err error) {
 	peer, ok := st.peer.(counted)
 	if !ok {
@@ -145,34 +143,34 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 	}
 	defer func() { err = errors.Join(err, holder.Close(context.WithoutCancel(ctx))) }()
 	c := &costs{kinds: peer.kinds, db: st.db, flow: f}
-	held := -1 // the look at which the snapshot was taken
-	s, err = b.runFlow(ctx, st, f, to, look{every: min(heldLook, st.flow.Lead/4), take: func(ctx context.Context, at time.Duration) error {
+	held := -1 // the sample at which the snapshot was taken
+	s, err = b.runFlow(ctx, st, f, to, sampling{every: min(heldSample, st.flow.Lead/4), take: func(ctx context.Context, at time.Duration) error {
 		if err := c.take(ctx, at); err != nil || held >= 0 || at < st.flow.Lead {
 			return err
 		}
-		held = len(c.looks) - 1
+		held = len(c.samples) - 1
 		_, err := holder.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()")
 		return err
 	}})
 	if err != nil {
 		return s, err
 	}
-	// Once more when the relay has ended: what it had yet to read and to settle
-	// when the last message was written belongs to these messages.
+	// Once more after the relay has ended: reading and settling the last messages also
+	// counts.
 	if err := c.take(ctx, f.Elapsed()); err != nil {
 		return s, err
 	}
-	if held < 1 || held+2 > len(c.looks)-1 {
+	if held < 1 || held+2 > len(c.samples)-1 {
 		return s, errors.New("too little time to see anything: raise -hold")
 	}
 	c.summarise(&s, held)
 	return s, nil
 }
 
-// summarise compares what was spent before the snapshot was taken with what was
-// spent in the last quarter of the time.
+// summarise compares the cost before the snapshot with that of the last quarter of
+// the time.
 func (c *costs) summarise(s *sample, held int) {
-	last := len(c.looks) - 1
+	last := len(c.samples) - 1
 	late := last - max((last-held)/4, 1)
 	for i, k := range c.kinds {
 		before, ofBefore := c.between(i, 0, held)
@@ -182,7 +180,7 @@ func (c *costs) summarise(s *sample, held int) {
 		each, all := curve{Name: eachSettle}, curve{Name: k.name}
 		for n := 1; n <= last; n++ {
 			spent, messages := c.between(i, n-1, n)
-			at := (c.looks[n].at - c.looks[held].at).Seconds()
+			at := (c.samples[n].at - c.samples[held].at).Seconds()
 			all.Points = append(all.Points, point{at, 1000 * spent.milliseconds / messages})
 			if spent.calls > 0 {
 				each.Points = append(each.Points, point{at, spent.each()})

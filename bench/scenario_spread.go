@@ -12,27 +12,26 @@ import (
 )
 
 const (
-	// spreadRequests is what one instance has in flight. With a receiver that
-	// takes 5 ms it delivers 1,600 messages per second at most, which is far from
-	// what the processors allow to three.
+	// spreadRequests is the number of requests in flight of one instance. With a
+	// receiver that takes 5 ms it delivers at most 1,600 messages per second, far
+	// less than the processors allow three instances.
 	spreadRequests = 8
 	spreadDelay    = 5 * time.Millisecond
 
 	spreadInstances = 3
 
-	// spreadPart of the messages are what the rate is of. Lanes have unequal parts of
-	// the groups, and 16 of them cannot be divided by three: whose lanes have least
-	// runs dry when about nine tenths have arrived. On a route that stays hot nobody
-	// does.
+	// spreadPart is the part of the messages that counts for the rate. Lanes have
+	// unequal parts of the groups, and 16 lanes cannot be divided by three, so one
+	// instance runs dry after about nine tenths. On a busy route none does.
 	spreadPart = 3. / 4
-	spreadPer  = 1000 // messages of a transaction
+	spreadPer  = 1000 // messages in a transaction
 
-	// spreadLimit is how long lanes may take to be spread; then it continues
-	// with what there is.
+	// spreadLimit limits the wait for an equal spread of lanes; then the run
+	// continues.
 	spreadLimit = 10 * time.Second
 )
 
-// toSlow is Outrider with few requests at a time to a receiver that is slow.
+// toSlow is Outrider with few requests in flight and a slow receiver.
 var toSlow = func() peers.Outrider {
 	e := peers.ToWebhook
 	e.Settings = strings.Replace(e.Settings, fmt.Sprint("max_requests ", peers.HookRequests), fmt.Sprint("max_requests ", spreadRequests), 1)
@@ -41,7 +40,7 @@ var toSlow = func() peers.Outrider {
 	return e
 }()
 
-// several is a peer of which there are several instances.
+// several is Outrider with several instances.
 type several struct {
 	peers.Outrider
 	instances int
@@ -101,7 +100,7 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 	var relays []*process
 	defer func() {
 		for _, p := range relays {
-			p.kill() // those that have stopped do not mind
+			p.kill() // a no-op for stopped ones
 		}
 	}()
 	begin := time.Now()
@@ -119,7 +118,7 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 	s.figure("instances with lanes", float64(owners))
 	s.figure("spread within (ms)", milliseconds(time.Since(begin)))
 	part := int(spreadPart * float64(st.rows))
-	elapsed, err := b.through(ctx, st, relays[0], f, to, part, look{})
+	elapsed, err := b.through(ctx, st, relays[0], f, to, part, sampling{})
 	if err != nil {
 		return s, err
 	}
@@ -143,8 +142,8 @@ func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err err
 	return whole, nil
 }
 
-// awaitSpread returns how many instances have lanes, when all have an equal share
-// or too much time has gone.
+// awaitSpread waits until all instances have an equal share, or for [spreadLimit],
+// and returns how many have lanes.
 func (st *stage) awaitSpread(ctx context.Context, instances int) (owners int, err error) {
 	limit := time.Now().Add(spreadLimit)
 	err = measure.Poll(ctx, 2*spreadLimit, "no instance has taken the route's lanes", func() (bool, error) {
@@ -157,5 +156,5 @@ func (st *stage) awaitSpread(ctx context.Context, instances int) (owners int, er
 	return owners, err
 }
 
-// laneCount is how many lanes a route has.
+// laneCount is the number of lanes of a route.
 const laneCount = 16

@@ -19,7 +19,7 @@ const (
 	partitionRows = 100_000
 )
 
-// retaining is Outrider that removes what it has delivered.
+// retaining is Outrider that removes delivered rows.
 var retaining = func() peers.Outrider {
 	e := peers.ToKafka
 	e.Settings += fmt.Sprintf("; retention: {mode: partitions, keep: %v, every: 1s, partition_rows: %d}", sustainedKeep, partitionRows)
@@ -83,7 +83,7 @@ var sustainedScenario = &scenario{
 const sizeQuery = `SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint, coalesce(sum(pg_indexes_size(relid)), 0)::bigint
 	FROM pg_partition_tree('outrider_outbox')`
 
-// measureSustained has messages pass for as long as -sustain says.
+// measureSustained writes and delivers messages for the time of -sustain.
 func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err error) {
 	f, to, err := b.openFlow(ctx, st)
 	if err != nil {
@@ -92,7 +92,7 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 	defer func() { err = errors.Join(err, to.Close()) }()
 	table, indexes := curve{Name: "table"}, curve{Name: "indexes"}
 	var most, now float64
-	s, err = b.runFlow(ctx, st, f, to, look{every: time.Second, take: func(ctx context.Context, at time.Duration) error {
+	s, err = b.runFlow(ctx, st, f, to, sampling{every: time.Second, take: func(ctx context.Context, at time.Duration) error {
 		var rows, index int64
 		if err := st.db.QueryRow(ctx, sizeQuery).Scan(&rows, &index); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (b *bench) measureSustained(ctx context.Context, st *stage) (s sample, err 
 	return s, nil
 }
 
-// overTime is a quantile of the delays for each second in which messages were committed.
+// overTime is the curve of a quantile of the delays, for each second with commits.
 func overTime(name string, delays measure.DelayTimes, share float64) curve {
 	c := curve{Name: name}
 	delays.OverTime(share, time.Second, func(since, took time.Duration) {

@@ -35,7 +35,7 @@ func newStage(ctx context.Context, s *measure.Servers, sc *scenario, e entry, o 
 	return st, nil
 }
 
-// String says what runs, for progress and errors.
+// String names the entry, for progress and errors.
 func (st *stage) String() string {
 	text := fmt.Sprintf("%s, %d rows", st.peer.Name(), st.rows)
 	if st.with != "" {
@@ -75,7 +75,7 @@ func (st *stage) fill(ctx context.Context) (err error) {
 	return err
 }
 
-// expect gives the checker what must arrive.
+// expect gives the rows of the table to the checker.
 func (st *stage) expect(ctx context.Context, backlog int) error {
 	rows, err := st.db.Query(ctx, st.peer.Backlog())
 	if err != nil {
@@ -108,7 +108,7 @@ func (st *stage) reset(ctx context.Context) error {
 	return err
 }
 
-// examine compares what arrived with what had to, and asks the table.
+// examine compares the arrived messages with the table, and checks its statuses.
 func (st *stage) examine(ctx context.Context, to measure.Receiver) error {
 	if err := to.Examine(ctx, st.check); err != nil {
 		return err
@@ -137,21 +137,21 @@ func (st *stage) close() error {
 	return err
 }
 
-// loading is a peer that fills its own table, which is faster than by way of
+// loading is a peer that fills its own table, which is faster than through
 // [measure.EventTable].
 type loading interface {
 	load(ctx context.Context, db *pgx.Conn, e entry, size int) error
 }
 
-// verifier is a peer whose table shows afterwards the outcome of the rows.
+// verifier is a peer whose table has the outcome of each row.
 type verifier interface {
-	// Verify returns an error unless the table says of every row that it was
-	// delivered.
+	// Verify returns an error unless the table marks every row as delivered.
 	Verify(ctx context.Context, db *pgx.Conn) error
 }
 
-// cleaning is a peer that has made more than the stage's database, which has an URL.
+// cleaning is a peer that has made more than the stage's database.
 type cleaning interface {
+	// Clean removes it. The argument is the URL of the stage's database.
 	Clean(ctx context.Context, postgres string) error
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// counted is Outrider on a database whose server counts what statements cost.
+// counted is Outrider on a server with pg_stat_statements.
 type counted struct {
 	peers.Outrider
 	kinds []statements
 }
 
-// statements are a kind of them, by their text.
+// statements is a kind of statements, by their text.
 type statements struct {
 	name    string
 	pattern string // a regular expression of PostgreSQL
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// Provide asks whether the server counts statements.
+// Provide checks that the server has pg_stat_statements.
 func (counted) Provide(ctx context.Context, s *measure.Servers, _ func(string, ...any)) error {
 	return s.On(ctx, func(ctx context.Context, db *pgx.Conn) error {
 		var libraries string
@@ -57,14 +57,14 @@ func (c counted) Create(ctx context.Context, db *pgx.Conn) error {
 	return err
 }
 
-// cost is what statements have cost the server.
+// cost is the cost of statements so far.
 type cost struct {
 	calls        int64
 	milliseconds float64
 	wal          int64 // bytes of the write-ahead log
 }
 
-// minus is what was spent since before.
+// minus returns the cost since before.
 func (c cost) minus(before cost) cost {
 	return cost{c.calls - before.calls, c.milliseconds - before.milliseconds, c.wal - before.wal}
 }
@@ -72,8 +72,8 @@ func (c cost) minus(before cost) cost {
 // each is the time of a call, in milliseconds.
 func (c cost) each() float64 { return c.milliseconds / max(float64(c.calls), 1) }
 
-// ask returns what the statements of this database cost so far; our own
-// questions are not in it.
+// ask returns the cost of the statements of this database so far, without its own
+// queries.
 func (k statements) ask(ctx context.Context, db *pgx.Conn) (c cost, err error) {
 	err = db.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(total_exec_time), 0)::float8, coalesce(sum(wal_bytes), 0)::bigint
 		FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -20,8 +20,8 @@ func (t Tally) Clean() bool {
 // Phantoms is how many orders arrived that the shop never committed.
 func (t Tally) Phantoms() int { return t.Delivered - (t.Committed - t.Lost) }
 
-// order is what the shop sells and what travels as payload. The receivers judge
-// by it alone, not by what the relay says of the message.
+// order is a sale of the shop and the payload of its message. The receivers check
+// the payload only, not the metadata that the relay adds.
 type order struct {
 	ID       int64  `json:"id"` // a new one for each attempt, so that one which was rolled back is known
 	Customer string `json:"customer"`

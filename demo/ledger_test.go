@@ -9,7 +9,7 @@ func sale(id int64, number int) order {
 	return order{ID: id, Customer: "heron", Account: "heron-1", Number: number}
 }
 
-// The checker is what the demo's verdict rests on: it must find what is planted.
+// The demo's result depends on the checker: it must find planted errors.
 func TestTheLedgerFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	other := order{ID: 9, Customer: "heron", Account: "heron-2", Number: 1}

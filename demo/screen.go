@@ -26,7 +26,7 @@ type screen struct {
 	lastSeen map[string]int
 }
 
-// line is what the table says of a region.
+// line is the line of a region in the table.
 type line struct {
 	region    string
 	rate      float64 // arrivals per second

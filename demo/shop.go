@@ -69,7 +69,7 @@ func (s *shop) close() error { return s.db.Close() }
 func (s *shop) trade(ctx context.Context, perSecond float64) error {
 	pace := rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/20)))
 	for pace.Wait(ctx) == nil {
-		// What was begun is finished, whatever becomes of ctx.
+		// Finish the sale even if ctx ends.
 		if err := s.sell(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("shop: %w", err)
 		}

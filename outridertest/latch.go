@@ -24,7 +24,7 @@ type Latch struct {
 	got   []outbox.Envelope
 	sick  bool
 	err   error
-	opens chan struct{} // closed when none is left; nil: nobody waits
+	opens chan struct{} // closed when none is left; nil without a waiter
 }
 
 // NewLatch returns a latch that opens when it has taken n events.
@@ -93,7 +93,7 @@ func (l *Latch) Left() int {
 	return l.left
 }
 
-// errShut is why a test has waited in vain.
+// errShut is the error of a wait that timed out.
 var errShut = errors.New("the latch did not open")
 
 // Await waits until no event is expected any more. It fails the test after [DefaultTimeout].

@@ -29,7 +29,7 @@ const (
 // Attempts is the number of attempts after which a failing event is dead. The pauses are a few milliseconds.
 const Attempts = 3
 
-// DefaultTimeout is how long [Kit.Delivered] and the others wait before they fail the test.
+// DefaultTimeout limits how long [Kit.Delivered] and the other methods wait before they fail the test.
 const DefaultTimeout = 30 * time.Second
 
 // Kit is an outbox with a running relay. Its methods may be called concurrently, on the test's goroutine or others.

@@ -40,7 +40,7 @@ func TestDebeziumIsToldWhereFromAndWhereTo(t *testing.T) {
 	}
 }
 
-// A relay that was killed leaves its slot, and somebody who reads it.
+// A killed relay leaves its slot, and a process that reads it.
 func TestADatabaseWithASlotIsDropped(t *testing.T) {
 	s := logicalServers(t)
 	url, drop, err := s.CreateDatabase(t.Context())
@@ -70,7 +70,7 @@ func TestADatabaseWithASlotIsDropped(t *testing.T) {
 	if err := db.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commit); err != nil || commit != "on" {
 		t.Errorf("synchronous_commit is %q, %v", commit, err)
 	}
-	// What stands in the log behind the slot, as the server itself decodes it.
+	// The log after the slot, decoded by the server itself.
 	var inserts int
 	if err := db.QueryRow(t.Context(), `SELECT count(*)
 		FROM pg_logical_slot_peek_binary_changes(current_database(), NULL, $1, 'proto_version', '1', 'publication_names', $2)

@@ -87,7 +87,7 @@ func newApp(ctx context.Context, path string, out io.Writer) (*app, error) {
 	if a.relay, err = outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry)); err != nil {
 		return nil, err
 	}
-	hot, err := a.relay.HotPath(outboxframework.Source) // the relay looks at the table after each commit
+	hot, err := a.relay.HotPath(outboxframework.Source) // the relay reads the table after each commit
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,8 @@ func TestTheExampleDelivers(t *testing.T) {
 	must(t, <-done)
 }
 
-// The limits are those of the original: a poll takes 500 rows of each table, and ten groups at most are
-// being sent, of both types and of all routes together.
+// The limits are FlowCatalyst's: a poll takes 500 rows of each table, and at most ten groups are in
+// flight, of both types and all routes together.
 func TestTheLimitsAreThoseOfTheOriginal(t *testing.T) {
 	t.Setenv("DATABASE_URL", testenv.Postgres(t))
 	var mu sync.Mutex

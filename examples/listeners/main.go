@@ -54,7 +54,7 @@ func (s *Shop) Place(ctx context.Context, o Order) error {
 	})
 }
 
-// Listeners are what happens after an order was placed.
+// Listeners handle the events of an order.
 func (s *Shop) Listeners() *listeners.Registry {
 	r := listeners.New()
 	listeners.Listen(r, OrderPlaced, s.confirm)

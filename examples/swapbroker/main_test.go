@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const orders = 20
 
-// event is what arrives, by either way.
+// event is an event that arrived, by either way.
 type event struct {
 	ID           string          `json:"id"`
 	Type         string          `json:"type"`

@@ -40,7 +40,7 @@ routes:
   envelopes: {from: app, to: forwarder, order: global}
 `
 
-// forwarderTopic is what application, route and Forwarder agree on.
+// forwarderTopic is the topic that application, route and Forwarder agree on.
 const forwarderTopic = "to-forward"
 
 func main() {
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// run publishes to two topics and shows what the Forwarder makes of it.
+// run publishes to two topics and prints the messages of the Forwarder.
 func run(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "outrider-example-")
 	if err != nil {

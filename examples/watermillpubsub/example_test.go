@@ -15,7 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
-	_ "github.com/jackc/pgx/v5/stdlib" // database/sql is what watermill-sql takes
+	_ "github.com/jackc/pgx/v5/stdlib" // watermill-sql needs database/sql
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin/operate"

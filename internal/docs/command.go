@@ -12,7 +12,7 @@ type Command struct {
 	Whole bool     // from a block of code, so that no argument is left out
 }
 
-// A call begins a line, perhaps behind a prompt, or stands behind a pipe.
+// A call begins a line, perhaps after a prompt, or follows a pipe.
 var call = regexp.MustCompile(`^(?:\$ |.*\| )?outrider(?: (.*))?$`)
 
 // Commands returns the calls of a page: those of its code, and those between

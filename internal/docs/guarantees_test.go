@@ -35,7 +35,7 @@ Find here the tests that enforce each of the [guarantees](guarantees.md). A test
 
 // TestGuaranteesNameTheirTests fails when the page of tests names one that does not
 // exist, when the tree has a test of a guarantee that it does not list, and when a guarantee has no section or no test.
-// `go test ./internal/docs -update` writes the page again; look at the difference.
+// `go test ./internal/docs -update` writes the page again; review the difference.
 func TestGuaranteesNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOfTree(t)

@@ -62,7 +62,7 @@ func goOutput(t *testing.T, args ...string) string {
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if args[0] == "list" {
-		cmd.Dir = root // what the others edit is named from here
+		cmd.Dir = root // the other modules name files relative to it
 	}
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -89,7 +89,7 @@ func (p Page) Prose() []string {
 
 var spans = regexp.MustCompile("`([^`]+)`")
 
-// Spans returns what stands between backticks in a line of prose.
+// Spans returns the texts between backticks in a line of prose.
 func Spans(line string) []string {
 	var out []string
 	for _, m := range spans.FindAllStringSubmatch(line, -1) {

@@ -133,7 +133,7 @@ func TestFilesThatAreNamedExist(t *testing.T) {
 	}
 }
 
-// Tests that prose names exist, so that nobody looks for one that was renamed.
+// Tests that prose names must exist: a renamed test makes the page wrong.
 func TestTestsThatAreNamedExist(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{}

@@ -71,8 +71,8 @@ type failpoint struct {
 	left atomic.Int64
 }
 
-// armed is the step that the environment names, nil without one; problem is what
-// is wrong with it. Both are set once, so that a step costs one comparison.
+// armed is the step that the environment names, nil without one; problem is the
+// error of an invalid one. Both are set once, so that a step costs one comparison.
 var armed, problem = parse(os.Getenv(Env))
 
 // parse reads NAME or NAME:COUNT.

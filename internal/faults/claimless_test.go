@@ -71,8 +71,8 @@ func TestG1_G2_G3_ClaimlessInstancesJoinAndLeave(t *testing.T) {
 	}
 }
 
-// One of three instances is killed, leaves, or is frozen for longer than its lease, again and again. Nobody waits for a timeout of
-// claims; what was in flight comes again, in order, and who was frozen settles nothing of lanes that others have.
+// One of three instances is killed, leaves, or is frozen for longer than its lease, again and again. No claim has to
+// time out first; messages in flight come again, in order, and a frozen instance settles nothing in lanes that it has lost.
 func TestG1_G2_ClaimlessInstancesAreKilledAndFrozen(t *testing.T) {
 	t.Parallel()
 	f := newClaimlessFleet(t, shortLease)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// settings are what scenarios vary of a configuration. Zero fields are left to
-// the program's defaults, except where the comment says otherwise.
+// settings are the parts of a configuration that scenarios vary. Zero fields have
+// the program's defaults, unless the comment says otherwise.
 type settings struct {
 	database    string   // URL of source and state; required
 	top         []string // further lines at the top level

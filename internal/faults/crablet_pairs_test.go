@@ -74,7 +74,7 @@ func receiveTimed(t *testing.T) (*receiver, *delays) {
 	}), d
 }
 
-// forget begins anew.
+// forget deletes all delays.
 func (d *delays) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,8 +205,8 @@ func (r *relay) bounded(s eventStore) {
 	}
 }
 
-// What a source answers holds for all routes that stand at one place, and lanes are taken in one round trip: a start asks its
-// databases a few statements for each pair, and not for each of its cursors.
+// Routes at the same position share a read of the source, and lanes are taken in one round trip: a start needs a few
+// statements for each pair, not for each of its cursors.
 func TestG9_StartOfManyCrabletPairs(t *testing.T) {
 	t.Parallel()
 	const pairs, perPair = 100, 10

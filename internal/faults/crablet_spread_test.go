@@ -12,7 +12,7 @@ import (
 // pairsByOwner counts the pairs of each instance. A pair has one owner at a time.
 const pairsByOwner = `SELECT coalesce(array_agg(n ORDER BY n), '{}') FROM (SELECT count(DISTINCT route) n FROM outrider_cursor WHERE owner IS NOT NULL GROUP BY owner) o`
 
-// With leader: false pairs are spread over three instances. When one of them is killed the others take its pairs over, and every event of a
+// With leader: false pairs are spread over three instances. When one of them is killed, the remaining instances take over its pairs, and every event of a
 // topic is delivered, in order.
 func TestG1_G2_G3_CrabletPairsOverThreeInstances(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ const (
 	askedEvery = 5 * time.Second
 )
 
-// processorTime is what a process, and with children those that it has started, have used so far.
+// processorTime returns the processor time of a process, with children also that of the processes that it has started.
 func processorTime(t *testing.T, pid int, children bool) time.Duration {
 	t.Helper()
 	const tick = 10 * time.Millisecond // of Linux, on all platforms
@@ -70,8 +70,8 @@ func parentOf(t *testing.T, pid int) int {
 	return parent
 }
 
-// watchPages has open pages and a Prometheus ask until ctx ends, as the pages' script does: with the ETag of the last answer, and the
-// charts of a route beside its page. It returns how many answers there were.
+// watchPages has open pages and a Prometheus ask until ctx ends, as the pages' script does: with the ETag of the last answer, and with
+// the charts of a route. It returns the number of answers.
 func watchPages(ctx context.Context, t *testing.T, base string) (answers int64) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -133,7 +133,7 @@ func TestDashboardsOnABusyRelay(t *testing.T) {
 	server := parentOf(t, one[int](db, "SELECT pg_backend_pid()"))
 	drained := func() bool { return one[bool](db, settledEverything, lanes) }
 	r.until("everything is delivered", drained)
-	// used is what f takes: processor time of the relay, and with PostgreSQL's, and time.
+	// used measures f: the processor time of the relay, the same with PostgreSQL's, and the time.
 	used := func(watched bool, f func()) (own, all, took time.Duration, answers int64) {
 		own, all = processorTime(t, r.cmd.Process.Pid, false), processorTime(t, server, true)
 		began := time.Now()

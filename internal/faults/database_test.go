@@ -67,8 +67,8 @@ func sqliteRows(t *testing.T, db *sql.DB) (out []check.Row) {
 	return out
 }
 
-// batch is what fill commits: n messages, dealt out to groups PREFIX0, PREFIX1
-// and so on, whose payloads have about as many bytes as given.
+// batch is a set of n messages in the groups PREFIX0, PREFIX1 and so on, whose
+// payloads have about bytes bytes.
 type batch struct {
 	n, groups int
 	prefix    string // of the groups. Default: "g"
@@ -76,8 +76,7 @@ type batch struct {
 	bytes     int
 }
 
-// fill commits messages in one statement. Their payloads are what receivers
-// read, with padding.
+// fill commits messages in one statement. It pads their payloads.
 func (d *database) fill(b batch) {
 	d.t.Helper()
 	if b.prefix == "" {
@@ -125,7 +124,7 @@ func (d *database) parked(where string) int {
 	return one[int](d, "SELECT count(*) FROM outrider_parked WHERE "+where)
 }
 
-// payload is what receivers read of a message.
+// payload is the payload of a message.
 type payload struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`

@@ -17,8 +17,8 @@ import (
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
-// largestFile is what the files of a process may grow to while its disk is
-// full: less than the database's write-ahead log has already.
+// largestFile limits the files of a process while its disk is full. The database's
+// write-ahead log is larger already.
 const largestFile = 64 << 10
 
 // diskFull keeps the process from writing beyond a size, or lets it again. An

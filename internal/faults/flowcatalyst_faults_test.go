@@ -167,9 +167,9 @@ func (f *foreign) work(ctx context.Context, table string) {
 	}
 }
 
-// TestG1_FlowCatalystBesideAForeignProcessor runs beside FlowCatalyst's own
-// processor. Everything is delivered once, by one of the two, and what we
-// deliver of a group is in its order.
+// TestG1_FlowCatalystBesideAForeignProcessor runs with FlowCatalyst's own processor
+// on the same table. Everything is delivered once, by one of the two, and we deliver
+// the messages of a group in order.
 func TestG1_FlowCatalystBesideAForeignProcessor(t *testing.T) {
 	t.Parallel()
 	c := newCatalyst(t)

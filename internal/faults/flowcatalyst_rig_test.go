@@ -140,7 +140,7 @@ const busy = "poll: {min: 5ms, max: 50ms}"
 type api struct {
 	*receiver
 	refuse func([]item) int // status of a request; 0: take it
-	killed bool             // the program is: its last requests may be answered beside the next one's
+	killed bool             // the program is killed: answers to its last requests may overlap with the next one's
 
 	amid   sync.Mutex
 	now    int            // requests in flight

@@ -137,5 +137,5 @@ func TestG10_FlowCatalystOutage(t *testing.T) {
 	}
 }
 
-// completed is what statuses returns when everything was delivered.
+// completed is the result of statuses when everything was delivered.
 func (c *catalyst) completed(n int) string { return fmt.Sprintf("COMPLETED/0: %d", n) }

@@ -12,7 +12,7 @@ import (
 
 // The builds that upgrades are tested from.
 const (
-	// formerCommit is the last one before the packages were cut anew. It made its tables with fewer migrations.
+	// formerCommit is the last commit before the packages were divided differently. It has fewer migrations.
 	formerCommit = "f6105767e16090ba1bb8005257d730f92789a744"
 
 	// anchorlessCommit is one that moves cursors and keeps no anchors: those that others have written stay as they are.

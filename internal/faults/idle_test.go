@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// What an idle relay may ask of its database: one query per poll of its
-// source, however many routes read it; one statement per heartbeat, a quarter
-// of the lease apart; a look who else is there, once a second; and, because the cursors' snapshots move on with what
-// others do in the cluster, a settle every two seconds. Looks and settles are one
-// statement each, and the pool's ping of a connection that nobody used for a second:
-// a look that is a moment late comes with one.
+// The statements of an idle relay: one query per poll of its source, however many
+// routes read it; one statement per heartbeat, which come a quarter of the lease apart;
+// a query of the instances once a second; and a settle every two seconds, because the
+// cursors' snapshots advance with the transactions of the whole cluster. The pool pings
+// a connection that was unused for a second, so a late query comes with a ping.
 const (
 	idlePoll  = 500 * time.Millisecond
 	idleLease = 10 * time.Second
@@ -24,8 +23,8 @@ const (
 	idleInterval   = 8 * time.Second
 )
 
-// settledEverything reports whether all $1 lanes exist and stand behind the last
-// row of their slot.
+// settledEverything reports whether all $1 lanes exist and their positions are after
+// the last row of their slot.
 const settledEverything = `
 SELECT count(*) = $1 AND bool_and(c.beyond = '{}' AND c.position >= last)
 FROM outrider_cursor c, LATERAL (SELECT coalesce(max(position), 0) AS last FROM outrider_outbox o WHERE o.slot = c.slot) l`

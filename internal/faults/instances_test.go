@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// The lease of instances that are killed: nobody waits for it to run out.
+// The lease of killed instances: the scenario does not wait until it expires.
 const longLease = 5 * time.Minute
 
 // shortLease is that of instances which are frozen: it has to run out.
@@ -118,8 +118,7 @@ func (f *fleet) remove(r *relay) {
 	f.members = slices.DeleteFunc(f.members, func(x *relay) bool { return x == r })
 }
 
-// spread waits until the members, and nobody else, own all lanes, evenly to
-// within one.
+// spread waits until the members own all lanes, evenly to within one.
 func (f *fleet) spread() {
 	f.t.Helper()
 	began := time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// destination is what a scenario delivers to, as the tests see it.
+// destination is the destination of a scenario, as the tests see it.
 type destination interface {
 	arrived() int
 	all() [][]check.Delivery

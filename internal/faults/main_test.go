@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given { // these tests wait most of the time, for processes and for outages
-		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // a number is what it takes
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // it is a number
 	}
 	toxics.Register("silence", new(silence))
 	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's own log of every fault

@@ -51,7 +51,7 @@ func newMySQLCatalystAt(t *testing.T, url string) *mysqlCatalyst {
 	return c
 }
 
-// shared is the configuration of instances that share the tables, and keep their state beside them.
+// shared is the configuration of instances that share the tables and keep their state in the same database.
 func (c *mysqlCatalyst) shared(to, source string) string {
 	return fmt.Sprintf(`admin: {listen: off}
 lease: 5m
@@ -162,7 +162,8 @@ func TestG1_G2_InstancesOfAQueueInMySQLAreKilled(t *testing.T) {
 	}
 }
 
-// With leader: true one instance works the source and holds the lock; the others stand by, and so does whoever else takes it.
+// With leader: true one instance reads the source and holds the lock. The other instances wait for the lock, and so does any
+// other process that asks for it.
 func TestG2_ALeaderInMySQLIsFollowedWhenItIsKilled(t *testing.T) {
 	t.Parallel()
 	c := newMySQLCatalyst(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// The server of a queue and of its state is killed under load and started again, and between that all connections of the relay are
-// cut, wherever they are: in a claim, in a settle, in a COMMIT. The relay goes on by itself, and nobody has to recover a row.
+// The server of a queue and of its state is killed under load and restarted, and meanwhile all connections of the relay are
+// cut: in a claim, in a settle, in a COMMIT. The relay continues by itself, and no row has to be recovered by hand.
 func TestG1_G2_MariaDBOfAQueueRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	maria := testenv.StartMariaDB(t)

@@ -66,9 +66,8 @@ func (n *network) disturb(toxic toxics.ToxicWrapper) (calm func()) {
 	}
 }
 
-// silence is a toxic that swallows what is said, and leaves the connection open
-// when it is removed: whoever waits for an answer waits in vain, while new
-// requests get theirs.
+// silence is a toxic that drops all data and leaves the connection open when it is
+// removed: requests in flight get no answer, while new ones get theirs.
 type silence struct{}
 
 // Pipe implements toxics.Toxic.
@@ -218,9 +217,9 @@ func TestG1_G2_NetworkToHTTP(t *testing.T) {
 	troubled(t, "HTTP", db, s, to, net.disturbances())
 }
 
-// The broker is killed as well, with more to deliver than the lanes have room
-// for: that costs nobody an attempt. It is the test's own, and tells its clients
-// to come through the proxy.
+// The broker is killed as well, with more to deliver than the lanes have room for.
+// That costs no message an attempt. The test has a broker of its own, which
+// advertises the address of the proxy.
 func TestG1_G2_G10_NetworkToKafkaAndKills(t *testing.T) {
 	t.Parallel()
 	net := connectVia(t, "")

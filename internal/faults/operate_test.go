@@ -87,7 +87,7 @@ func TestG3_PauseAndResumeUnderLoadHTTP(t *testing.T) {
 	pausing(t, 6, r, toHTTP(r.url()))
 }
 
-// moved is what seek and rebase print for machines.
+// moved is the JSON output of seek and rebase.
 type moved struct {
 	Again   int  `json:"again"`
 	Skipped int  `json:"skipped"`

@@ -90,7 +90,7 @@ func (o *operators) step(kind int) {
 		if m := r.move("rebase", "back", "--force"); m.Skipped != 0 {
 			o.t.Errorf("a rebase skips %d rows", m.Skipped)
 		}
-	case 2: // what commits between the commands is settled by nobody
+	case 2: // messages committed between the commands are never settled
 		command(o.t, "pause", "back", "-c", r.config)
 		o.seekBack()
 		pause(o.t.Context(), rand.N(time.Second))

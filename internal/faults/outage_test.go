@@ -10,7 +10,7 @@ import (
 )
 
 // An outage scenario has more messages than the lanes have room for, so that it
-// shows what becomes of a backlog, too.
+// tests a backlog, too.
 const (
 	outageMessages = 6000
 	outageGroups   = 120

@@ -109,7 +109,7 @@ func TestG1_PoisonToKafka(t *testing.T) {
 	})
 }
 
-// checkMarks reads a record and looks at what it says of the death.
+// checkMarks reads a record and checks its headers about the failure.
 func checkMarks(t *testing.T, brokers []string, topic string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),

@@ -289,8 +289,8 @@ func TestG2_TalkieGivesUpAfterFiveAttempts(t *testing.T) {
 	}
 }
 
-// TestPresetsSendWhatTheOriginalSends looks at records of Kafka: topic and key come from the row, the value is the payload, and the
-// headers are those of the original, with ours.
+// TestPresetsSendWhatTheOriginalSends checks records of Kafka: topic and key come from the row, the value is the payload, and the
+// headers are those of the source system, and ours.
 func TestPresetsSendWhatTheOriginalSends(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)

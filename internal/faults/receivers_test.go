@@ -22,7 +22,7 @@ type misbehaviour func(r *receiver, w http.ResponseWriter, req *http.Request, ba
 // it; elsewhere it is so long that no busy machine exceeds it.
 const patienceOfRelay = time.Second
 
-// misbehaviours are what receivers do, and whether a message may arrive twice by it.
+// misbehaviours are failures of receivers, and whether they may cause duplicates.
 var misbehaviours = map[string]struct {
 	do      misbehaviour
 	unknown bool // the relay cannot know whether the receiver took it
@@ -134,8 +134,8 @@ func payloads(body io.Reader) ([]payload, error) {
 	return []payload{p}, err
 }
 
-// TestG1_G2_G3_ReceiversThatMisbehave has receivers fail in the ways that there
-// are. Every message arrives, in its order, and twice only where nobody can know.
+// TestG1_G2_G3_ReceiversThatMisbehave has receivers fail in all ways. Every message
+// arrives in order, and twice only where the outcome of a request is unknown.
 func TestG1_G2_G3_ReceiversThatMisbehave(t *testing.T) {
 	t.Parallel()
 	testenv.Postgres(t) // skips without a server

@@ -94,7 +94,7 @@ func TestG1_G2_RetentionBesideKillsAndALaggingRoute(t *testing.T) {
 			db.publish("last", 1)
 			committed := len(db.history())
 			relays[0].until("delivered everything", func() bool { return fast.arrived() >= committed && slow.arrived() >= committed })
-			// What a killed one delivered, the others have yet to deliver again and to settle.
+			// The remaining relays deliver and settle again what the killed one delivered.
 			relays[0].until("settled everything", func() bool {
 				return strings.Count(command(t, "status", "--output", "json", "-c", relays[0].config), `"behind": 0`) == 2
 			})
@@ -117,8 +117,8 @@ func TestG1_G2_RetentionBesideKillsAndALaggingRoute(t *testing.T) {
 	}
 }
 
-// TestG1_RemovedRoutesHoldRowsUntilTheyAreForgotten: what nobody has configured
-// any more may come back.
+// TestG1_RemovedRoutesHoldRowsUntilTheyAreForgotten: a route that is no longer
+// configured may come back.
 func TestG1_RemovedRoutesHoldRowsUntilTheyAreForgotten(t *testing.T) {
 	t.Parallel()
 	db := cleaned(t, false)

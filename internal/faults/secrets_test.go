@@ -35,8 +35,8 @@ func search(t *testing.T, what, text string) {
 	}
 }
 
-// withPassword returns a database's URL with the canary as its password, which
-// a server that trusts everybody does not look at.
+// withPassword returns a database's URL with the canary as its password, which a
+// server with method trust ignores.
 func withPassword(t *testing.T, database string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -45,8 +45,8 @@ func withPassword(t *testing.T, database string) *url.URL {
 	return u
 }
 
-// nobody returns an address where nobody listens.
-func nobody(t *testing.T) string {
+// unusedAddress returns an address on which nothing listens.
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -67,16 +67,16 @@ func secretDestinations(t *testing.T, kafka []string) []string {
 	})
 	query := "?key=" + url.QueryEscape(canary)
 	auth := fmt.Sprintf(", token: %q, headers: {X-Api-Key: %q}", canary, canary)
-	out := []string{toHTTP("http://"+nobody(t)+"/down"+query) + auth}
+	out := []string{toHTTP("http://"+unusedAddress(t)+"/down"+query) + auth}
 	for _, path := range []string{"/400", "/302", "/401", "/500", "/503"} {
 		out = append(out, toHTTP(echo.url()+path+query)+auth)
 	}
 	headers := fmt.Sprintf(", headers: {X-Api-Key: %q}", canary)
-	for _, url := range []string{"http://" + nobody(t) + "/down", echo.url() + "/400", echo.url() + "/302"} {
+	for _, url := range []string{"http://" + unusedAddress(t) + "/down", echo.url() + "/400", echo.url() + "/302"} {
 		out = append(out, toWebhook(url+query)+headers)
 	}
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
-		for _, brokers := range [][]string{kafka, {nobody(t)}} {
+		for _, brokers := range [][]string{kafka, {unusedAddress(t)}} {
 			out = append(out, toKafka(brokers, "faults-none")+
 				fmt.Sprintf(", timeout: 2s, sasl: {mechanism: %s, username: me, password: %q}", mechanism, canary))
 		}
@@ -135,7 +135,7 @@ func TestG12_FailingStartsShowNoSecret(t *testing.T) {
 		f(u)
 		return u.String()
 	}
-	down := change(func(u *url.URL) { u.Host = nobody(t) })
+	down := change(func(u *url.URL) { u.Host = unusedAddress(t) })
 	for name, s := range map[string]settings{
 		"source down":        {database: down},
 		"no such database":   {database: change(func(u *url.URL) { u.Path = "/faults_none" })},

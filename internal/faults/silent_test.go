@@ -12,9 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A connection that falls silent while the relay waits for an answer, and that
-// nobody closes, keeps nothing from going on: not what comes back from the
-// parking, and not the taking of lanes.
+// A connection that stops answering and stays open stops nothing: neither messages
+// that return from parking, nor the taking of lanes.
 
 // stateVia has the relay reach its state store, and only that, through a proxy.
 func stateVia(t *testing.T, db *database) (net *network, state string) {

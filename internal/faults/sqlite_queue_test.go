@@ -19,11 +19,11 @@ import (
 
 // liteQueue is a queue table in a SQLite file.
 type liteQueue struct {
-	source    string // keys of the source beside type and path
+	source    string // keys of the source other than type and path
 	create    string // empty: `outrider init` does
 	insert    string // of key, group and payload, created now
 	done      string // finishes a row that waits, as another program would
-	rows      string // id, group and place of each row, where nobody else had a hand in it
+	rows      string // id, group and position of each row, if no other process changed it
 	unsettled string // counts what is not done
 }
 

@@ -14,7 +14,7 @@ import (
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // database/sql is what watermill-sql takes
+	_ "github.com/jackc/pgx/v5/stdlib" // watermill-sql needs database/sql
 	"github.com/oklog/ulid/v2"
 
 	"github.com/outriderhq/outrider/internal/faults/check"

@@ -15,7 +15,7 @@ import (
 
 // sharedTable is a table that relays of two builds read, at once or one after the other.
 type sharedTable struct {
-	source string // keys beside type and url
+	source string // keys other than type and url
 	create string // empty: init makes it
 	insert string // of id, group and payload
 	rows   string // id, group and place of each row

@@ -21,9 +21,9 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// The upgrades of log tables: so many rows are there at first, and the former build
-// delivers so many of them before it is killed. That is more than a kill may repeat,
-// so a relay that began anew would be noticed.
+// The upgrades of log tables: the number of rows at first, and the number that the
+// former build delivers before it is killed. That is more than a kill may repeat, so
+// the test notices a relay that starts again at the beginning.
 const (
 	upgradeBacklog   = 6000
 	upgradeDelivered = 3000

@@ -88,6 +88,6 @@ func (w *writers) transaction(ctx context.Context, pool *pgxpool.Pool, slow bool
 	if rand.IntN(10) == 0 {
 		return nil
 	}
-	// Not to be cancelled: what becomes of it would show only later.
+	// Without ctx: the outcome of a cancelled COMMIT would be unknown.
 	return tx.Commit(context.WithoutCancel(ctx))
 }

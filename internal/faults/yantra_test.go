@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
-// yantra is Yantra's table with River's beside it, and the configuration of a relay between them.
+// yantra is Yantra's table and River's in one database, and the configuration of a relay between them.
 type yantra struct {
 	*presetTable
 	config string

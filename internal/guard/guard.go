@@ -47,9 +47,9 @@ var special = func() []network {
 	return out
 }()
 
-// metadata are where clouds answer a machine's own questions, credentials among
-// the answers: what is link-local, and what is known beside it (Azure, Alibaba,
-// Oracle, AWS, Google, Scaleway).
+// metadata are the addresses of clouds' metadata services, which give credentials to
+// the machine: link-local addresses, and further known ones (Azure, Alibaba, Oracle,
+// AWS, Google, Scaleway).
 var metadata = func() (out []netip.Prefix) {
 	for p := range strings.FieldsSeq("169.254.0.0/16 fe80::/10 168.63.129.16/32 100.100.100.200/32 192.0.0.192/32 " +
 		"fd00:ec2::/64 fd20:ce::254/128 fd00:42::42/128") {
@@ -58,7 +58,7 @@ var metadata = func() (out []netip.Prefix) {
 	return out
 }()
 
-// global is what of IPv6 has been given out; the rest is as good as private.
+// global is the allocated part of IPv6. Outrider treats the rest as private.
 var global = netip.MustParsePrefix("2000::/3")
 
 type network struct {
@@ -115,8 +115,8 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")
 )
 
-// within is the IPv4 address that a gateway makes of an IPv6 address; the zero
-// value for all others.
+// within returns the IPv4 address to which a gateway translates an IPv6 address, the
+// zero value if there is none.
 func within(addr netip.Addr) netip.Addr {
 	b := addr.As16()
 	switch {

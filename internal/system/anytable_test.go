@@ -48,7 +48,7 @@ type kind struct {
 	bytes  bool   // values are no text: payloads no JSON
 }
 
-// anyDatabase is what tables are made of in one kind of database.
+// anyDatabase has the statements and the types of columns for tables in one kind of database.
 type anyDatabase struct {
 	name    string
 	layouts []string
@@ -81,7 +81,7 @@ type anyRow struct {
 	dies, free, deny bool // its values make it dead; may do anything; the receiver refuses it at first
 }
 
-// anyRoles are what columns are for whose types vary, and the table itself, in the order of the dimensions: the first is the layout.
+// anyRoles are the purposes of the columns whose types vary, and the table itself, in the order of the dimensions: the first is the layout.
 var anyRoles = []string{"key", "group", "payload", "status", "created", "error", "next_attempt", "table"}
 
 const anyRows = 40

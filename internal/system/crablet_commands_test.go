@@ -134,8 +134,8 @@ func TestG1_OfTwoMovesOfACrabletPairTheLaterCounts(t *testing.T) {
 	}
 }
 
-// A pair that is forgotten begins again as its start says, also with what committed late behind its row; of a route that the configuration does not
-// have the row stays, for the original.
+// A pair that is forgotten starts again as its key start says, and also delivers events that committed late. The row of a route that is not
+// configured stays, for Crablet.
 func TestG1_AForgottenCrabletPairBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
@@ -160,7 +160,7 @@ func TestG1_AForgottenCrabletPairBeginsAnew(t *testing.T) {
 	}
 }
 
-// Where a relay begins does not depend on who looks at the row: a session that has locked it keeps the relay from writing it, not from following it.
+// A session that has locked the row keeps the relay from writing the row, not from starting at its position.
 func TestG1_ALockedCrabletRowIsFollowedAtTheStart(t *testing.T) {
 	t.Parallel()
 	c := newCrablet(t, "KafkaPublisher")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Outrider works at READ COMMITTED, as the original does, whatever the database's default is: at another level a row that an operator or the
-// original changes at the same time would fail the settle.
+// Outrider uses READ COMMITTED, as Crablet does, whatever the database's default is: at another level a concurrent change of a row by an
+// operator or by Crablet would fail the settle.
 func TestG1_CrabletsPairsUnderAnotherDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {

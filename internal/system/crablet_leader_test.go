@@ -78,8 +78,8 @@ updated_at = CURRENT_TIMESTAMP WHERE topic = 'wallets' AND publisher = 'P'`, fou
 // crash drops the connection with the lock.
 func (o *original) crash() { _ = o.lock.Close(context.Background()) }
 
-// An Outrider and an original stand by for each other: while one has the lock the other does nothing, and whoever comes next continues where
-// the former one was. Each event is published once, in order.
+// Outrider and Crablet take turns: while one has the lock the other does nothing, and the next one continues at the position of the
+// former. Each event is published once, in order.
 func TestCrabletOriginalAndOutriderStandByForEachOther(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
@@ -110,7 +110,7 @@ func TestCrabletOriginalAndOutriderStandByForEachOther(t *testing.T) {
 		t.Fatalf("Outrider works although the original leads: it published %d events", len(latch.Events()))
 	}
 
-	add(5) // which the original has not seen
+	add(5) // which Crablet has not read
 	crashed := time.Now()
 	first.crash()
 	latch.Await(t)
@@ -174,8 +174,8 @@ func leads(t *testing.T, relay *outrider.Outrider, yes bool) {
 	}
 }
 
-// An event whose transaction was open during an original's turn and commits after it is delivered, though it is behind last_position by then; so is
-// one that was open during Outrider's own turn and commits during a turn in which the original has moved nothing, which the original loses.
+// An event whose transaction was open during Crablet's turn and commits after it is delivered, though it is below last_position by then. So is
+// an event, which Crablet loses, whose transaction was open during Outrider's turn and commits during a turn in which Crablet has moved nothing.
 func TestG1_ALateCommitAfterAnOriginalsTurn(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)

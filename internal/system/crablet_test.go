@@ -192,7 +192,7 @@ func (c *crablet) now() (at time.Time) {
 	return at
 }
 
-// set changes the row of KafkaPublisher as operators of the original do.
+// set changes the row of KafkaPublisher as operators of Crablet do.
 func (c *crablet) set(what string) {
 	c.Helper()
 	c.exec(`UPDATE ` + c.progressTable + ` SET ` + what + ` WHERE publisher = 'KafkaPublisher'`)
@@ -314,8 +314,8 @@ func pairsKeepTheirProgress(t *testing.T, v version) {
 	}
 }
 
-// A row that was there is where the route begins. An event that commits late behind it is delivered: the original, which reads what is above
-// last_position, never sees it.
+// The route begins at the position of an existing row. An event that commits late below it is delivered: Crablet, which reads above
+// last_position, never delivers it.
 func TestG1_CrabletsLastPositionIsTakenOver(t *testing.T) {
 	t.Parallel()
 	ofEachVersion(t, lastPositionIsTakenOver)
@@ -344,7 +344,7 @@ func lastPositionIsTakenOver(t *testing.T, v version) {
 	if lost != 0 {
 		t.Error("the original would find the late event, too, so the test shows nothing")
 	}
-	// The original works on while Outrider stands by: its position is where Outrider goes on.
+	// Crablet continues while Outrider waits for the lock: Outrider continues at its position.
 	c.add(5)
 	c.set("last_position = 12")
 	defer c.run("two")()
@@ -385,7 +385,7 @@ func TestG8_CrabletsRowsAreManagedBySQL(t *testing.T) {
 	}
 }
 
-// A pair that was PAUSED or FAILED before Outrider came stays so from the first moment on, until somebody resumes it.
+// A pair that was PAUSED or FAILED before Outrider came stays so until an operator resumes it.
 func TestG8_CrabletsStatusIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"PAUSED", "FAILED"} {
@@ -427,7 +427,7 @@ func TestG8_ACrabletPairFailsAndIsReset(t *testing.T) {
 		t.Errorf("the row of the failed pair: %+v", p)
 	}
 	last = c.add(1)
-	c.reaches("Webhook", last) // what comes while the pair stands
+	c.reaches("Webhook", last) // events while the pair is paused
 	kafka.refuse("events:3", nil)
 	c.set("status = 'ACTIVE', error_count = 0, last_error = NULL")
 	c.reaches("KafkaPublisher", last)

@@ -41,8 +41,8 @@ func encoded(t *testing.T, encoding string) *tables {
 	return w
 }
 
-// A database holds no more characters than its encoding has: an error with others is written without them, and all that is written beside
-// is as it was.
+// A database stores only the characters of its encoding: an error is written without the other characters, and all other values are
+// unchanged.
 func TestG1_DatabasesThatAreNotUTF8(t *testing.T) {
 	t.Parallel()
 	for encoding, name := range map[string]string{"LATIN1": "Müller", "EUC_JP": "受け", "UTF8": "受け😀", "SQL_ASCII": "Müller"} {

@@ -22,7 +22,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// hotEnd is what a function of InTx does by SQL after it has published, and what the table holds afterwards.
+// hotEnd has the SQL of a function of InTx after publishing, and the contents of the table afterwards.
 type hotEnd struct {
 	name, sql string   // statements; {t} and {id} are the table and the column of ids
 	payloads  []string // that are committed of "1", and delivered

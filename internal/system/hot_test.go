@@ -58,7 +58,7 @@ func sell(ctx context.Context, pool *pgxpool.Pool, client *outbox.Client, events
 	return err
 }
 
-// sales are what listeners got, by group.
+// sales are the messages that listeners got, by group.
 type sales struct {
 	mu  sync.Mutex
 	got map[string][]int

@@ -31,8 +31,8 @@ type expected struct {
 	unordered bool // it was dead for a while, and others have passed
 }
 
-// neighbour is a session on the table of a relay, which locks, prepares, rolls back, changes, deletes, alters, truncates and renames, beside commands
-// of operators and reloads. It writes down what it committed: that is what the receiver must have got, and nothing else.
+// neighbour is a session on the table of a relay, which locks, prepares, rolls back, changes, deletes, alters, truncates and renames, while
+// operators give commands and reload. It records what it committed: exactly that must arrive.
 type neighbour struct {
 	neighbourTable
 	*testing.T
@@ -319,7 +319,7 @@ func (n *neighbour) play(seed uint64) {
 	n.judge()
 }
 
-// TestG1_G2_AHostileNeighbour has a session do its worst beside a relay. Seeds are fixed; a soak has more, by chance.
+// TestG1_G2_AHostileNeighbour has a session disturb the table of a relay. Seeds are fixed; a soak has more, random ones.
 func TestG1_G2_AHostileNeighbour(t *testing.T) {
 	t.Parallel()
 	postgres := preparing(t)

@@ -106,7 +106,7 @@ func TestG1_LanesThatAreComputedFromSomethingElse(t *testing.T) {
 			bus.awaits(t, all)
 			r.stop(t)
 
-			// Written down is what the lanes are computed from now.
+			// The state now records from which column the lanes are computed.
 			all = append(all, write(t, db, tt.table, "two", 50)...)
 			r = begin(t, after, bus)
 			bus.awaits(t, all)

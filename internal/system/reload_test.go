@@ -44,8 +44,8 @@ func (b *inbox) at(path string) int {
 	return b.byPath[path]
 }
 
-// reloadable is a configuration whose deliveries tell by their path which one is
-// at work. What is more stands at its end.
+// reloadable is a configuration whose deliveries show by their path which
+// configuration is active. It ends with more.
 func reloadable(t *testing.T, db, url, path, more string) *outrider.Config {
 	t.Helper()
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `

@@ -46,8 +46,8 @@ func (r *record) times(part string) (n int) {
 
 // Reloads whose callers do not wait, of configurations that can start and of some that
 // cannot, come while the one before still starts; sometimes the relay ends meanwhile.
-// It continues with a configuration that works: a reload goes back to what was at work
-// last, and never to another one that could not start.
+// It continues with a configuration that works: a failed reload restores the last
+// active configuration, never another one that could not start.
 func TestG11_ReloadsWhileAnotherStillStarts(t *testing.T) {
 	t.Parallel()
 	box, url := newInbox(t)

@@ -98,7 +98,7 @@ routes: {all: {from: app, to: hook}}
 		}
 		must(t, o.Reload(ctx, config(poll, "")))
 	}
-	publish() // nobody tells the reader of it: the latest settings must hold
+	publish() // without a notification: the latest settings must apply
 	eventually(t, "everything arrives", func() bool { return count() == published })
 	if got := log.times("only poll of the source has changed"); got != 100 {
 		t.Errorf("the log names %d changes, want 100", got)

@@ -155,7 +155,7 @@ func (j *jobs) order() {
 	must(j.t, err)
 }
 
-// cut cuts connections of the relay that are at work, thirty times in all, as soon as it has made jobs.
+// cut cuts active connections of the relay, thirty times in all, once it has inserted jobs.
 func (j *jobs) cut(application string) {
 	j.t.Helper()
 	eventually(j.t, "there are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) > 0 }) // the relay has started
@@ -223,7 +223,7 @@ func TestG1_ABatchOfJobsFindsWhoIsAtFault(t *testing.T) {
 }
 
 // TestG1_EachRowOfAQueueBecomesOneRiverJob is TestG1_EachMessageBecomesOneRiverJob for tables whose rows have a status,
-// with one for rows that are being processed and without. A foreign hand makes rows final beside it.
+// with one for rows that are being processed and without. Meanwhile another process makes rows final.
 func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ source, insert, foreign, left, others string }{
@@ -235,7 +235,7 @@ func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 			`SELECT count(*) FROM outbox_event WHERE status <> 1`,
 			`SELECT count(*) FROM outbox_event WHERE last_error = 'foreign'`,
 		},
-		"yantra": { // beside a processor that marks rows by their ids alone, as Yantra's does
+		"yantra": { // with a processor that marks rows by their ids alone, as Yantra's does
 			", layout: yantra",
 			`INSERT INTO outbox_messages SELECT ('00000000-0000-4000-8000-' || lpad(i::text, 12, '0'))::uuid, 'g' || i % 7, 'A', 't', json_build_object('n', i, 'group', 'g' || i % 7), 'pending',
 				clock_timestamp() FROM generate_series($1::int, $2::int) i`,
@@ -304,7 +304,7 @@ func TestG2_NothingIsDeliveredBeforeARowThatWasLost(t *testing.T) {
 			j := newJobs(t, ", layout: talkie")
 			stop := j.run(tt.options...)
 			defer stop()
-			<-j.relay.Ready() // it looks at River's table when it starts
+			<-j.relay.Ready() // it reads River's table when it starts
 			other, err := j.pool.Begin(t.Context())
 			must(t, err)
 			_, err = other.Exec(t.Context(), `LOCK TABLE river_job IN EXCLUSIVE MODE`)

@@ -24,11 +24,11 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// lookalikes is what a role may do that may CREATE in a schema of somebody else's
-// search path: functions and operators of the names that we call, for types that
-// fit what we call them with as well as PostgreSQL's own or better, and tables of the
-// catalogue's names. Each counts when it is called (a sequence, so that it does not
-// matter how the transaction ends) and fails.
+// lookalikes is an attack by a role that may CREATE in a schema of another role's
+// search path: functions and operators with the names that we call, for argument
+// types that match ours as well as PostgreSQL's own or better, and tables with the
+// catalogue's names. Each counts its calls (in a sequence, so that the count survives
+// a rollback) and fails.
 //
 //nolint:dupword // SQL
 const lookalikes = `
@@ -108,11 +108,11 @@ BEGIN
     END LOOP;
 END $do$;`
 
-// victim is a database in which somebody waits for a superuser.
+// victim is a database with a trap for superusers.
 type victim struct {
 	t    *testing.T
 	url  string    // a superuser's
-	conn *pgx.Conn // the test's own, which looks at nothing in public
+	conn *pgx.Conn // the test's own, without public in its search path
 }
 
 func newVictim(t *testing.T, database string) *victim {
@@ -192,8 +192,8 @@ func (r *refuses) count() int {
 	return r.seen
 }
 
-// Nothing of somebody else's is called by anything that we do, whatever the
-// search path, with the rights of a superuser.
+// We never call another role's functions with the rights of a superuser, whatever
+// the search path.
 func TestLookalikesAreNotCalled(t *testing.T) {
 	t.Parallel()
 	const watermillTable = `CREATE TABLE public.watermill_orders ("offset" bigserial, uuid varchar(36) NOT NULL, created_at timestamp NOT NULL DEFAULT now(),
@@ -319,7 +319,7 @@ func (v *victim) deliver(cfg *outrider.Config, n int) {
 	must(t, <-done)
 }
 
-// operate is what operators do.
+// operate gives all commands of operators.
 func (v *victim) operate(cfg *outrider.Config) {
 	t := v.t
 	t.Helper()

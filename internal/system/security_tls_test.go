@@ -52,7 +52,7 @@ routes: {all: {from: app, to: out, middleware: [dedupe: 1h]}}
 	}
 }
 
-// relayOverTLS runs a relay and the commands beside it by a configuration.
+// relayOverTLS runs a relay, and commands at the same time, with a configuration.
 func relayOverTLS(t *testing.T, text string) {
 	t.Helper()
 	cfg, err := config.Parse("t.yaml", []byte(text), nil)

@@ -23,7 +23,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// tables is a database with an outbox and the state of the relay, beside another one. Both have a table copy; in the other
+// tables is a database with an outbox and the state of the relay, and another database. Both have a table copy; in the other
 // database its event ids are unique.
 type tables struct {
 	t           *testing.T

@@ -73,7 +73,7 @@ func (c *collector) awaits(t *testing.T, payloads []string) {
 	eventually(t, fmt.Sprintf("%d messages have arrived", len(payloads)), func() bool { return c.has(payloads) == len(payloads) })
 }
 
-// running is a relay at work.
+// running is a running relay.
 type running struct {
 	cancel context.CancelFunc
 	done   chan error
@@ -208,7 +208,7 @@ func openSQLite(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// tableOf is what the route orders reads, in words.
+// tableOf describes the table of the route orders.
 func tableOf(t *testing.T, cfg *outrider.Config) string {
 	t.Helper()
 	for _, d := range doctor.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
@@ -224,7 +224,7 @@ func tableOf(t *testing.T, cfg *outrider.Config) string {
 	return ""
 }
 
-// diagnosis is what doctor says of the route orders.
+// diagnosis returns the result of doctor for the route orders.
 func diagnosis(t *testing.T, cfg *outrider.Config) string {
 	t.Helper()
 	var lines []string
@@ -330,8 +330,7 @@ func TestG1_TwoServicesWithOneRouteName(t *testing.T) {
 	r.stop(t)
 }
 
-// A table that was renamed continues where it was, once somebody has said that it is the
-// same.
+// A renamed table continues at its position, once an operator has adopted it.
 func TestG1_ARenamedTableIsAdopted(t *testing.T) {
 	t.Parallel()
 	pg, dir := testenv.Postgres(t), t.TempDir()

@@ -19,7 +19,7 @@ import (
 )
 
 // Yantra's five figures are metrics: lag, pending, failed, rate, and the depth of River's queue. A row that cannot become a job
-// is failed at once, and its error is beside the table.
+// fails at once, and its error is in a table of ours.
 func TestYantrasFigures(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t, ", layout: yantra")

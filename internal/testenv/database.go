@@ -18,8 +18,7 @@ import (
 )
 
 // createDatabase makes a copy of the database template on a server and returns its URL and
-// what drops it. The test's name becomes part of the database's, so that a
-// look at the server tells whose it is.
+// a function that drops it. The database's name contains the test's name.
 func createDatabase(ctx context.Context, server, test, template string) (string, func(context.Context) error, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme == "" {
@@ -60,8 +59,8 @@ func create(ctx context.Context, conn *pgx.Conn, name, template string) error {
 	return err
 }
 
-// spare are connections to the shared server that nobody uses at the moment. Each costs the server as much as a small test's
-// statements, so those for databases serve one test after another.
+// spare are idle connections to the shared server. A connection costs the server as much as a small test's
+// statements, so those that create databases are reused.
 var spare struct {
 	sync.Mutex
 	conns []administrator

@@ -38,7 +38,7 @@ func Postgres(tb testing.TB) string {
 	return database(tb, "template0") // template1 cannot be copied while anybody is connected to it
 }
 
-// PostgresCopy is [Postgres] with the contents of a database that an earlier call returned. Nobody may be connected to that one.
+// PostgresCopy is [Postgres] with the contents of a database that an earlier call returned. That database must have no connections.
 func PostgresCopy(tb testing.TB, original string) string {
 	tb.Helper()
 	u, err := url.Parse(original)

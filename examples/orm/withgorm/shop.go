@@ -41,8 +41,8 @@ func (s *Shop) Place(ctx context.Context, o Order, placed func()) error {
 	})
 }
 
-// PlaceWithGORM begins with GORM, for an application that does so everywhere: the transaction is what GORM calls its
-// connection pool. There are no hooks.
+// PlaceWithGORM begins with GORM, for an application that does so everywhere: GORM's connection pool is then the
+// transaction. There are no hooks.
 func (s *Shop) PlaceWithGORM(ctx context.Context, o Order) error {
 	return s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return s.save(ctx, tx, o) })
 }

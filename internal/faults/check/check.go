@@ -32,7 +32,7 @@ type Report struct {
 	Delivered  int // arrivals, duplicates included
 	Lost       int // rows that never arrived
 	Duplicates int // arrivals beyond the first of a row
-	OutOfOrder int // first arrivals behind a later row of their group, or beside their group's stream
+	OutOfOrder int // first arrivals after a later row of their group, or outside their group's stream
 	Unknown    int // arrivals of what was never committed, or under another group
 
 	// Examples describes the first few findings, duplicates excepted.

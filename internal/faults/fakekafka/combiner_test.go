@@ -101,8 +101,8 @@ func wantResults(t *testing.T, got <-chan map[string]string, want map[string]str
 	}
 }
 
-// What one lane is called off for is nothing to the others in its wave: theirs is
-// delivered, and sent once.
+// A lane that is called off does not affect the other lanes of its wave: their
+// messages are delivered, and sent once.
 func TestG3_ALaneThatIsCalledOffLeavesItsWave(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]struct {

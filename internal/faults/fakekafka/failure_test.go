@@ -50,7 +50,7 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 			kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.KafkaStorageError, kerr.NetworkException,
 			kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.PolicyViolation,
 		},
-		// Nobody knows whether these were written; franz-go asks until the end.
+		// It is unknown whether these were written; franz-go retries until its limit.
 		"were not acknowledged within":   {kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 		"create it with kafka-topics.sh": {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
 		"grant WRITE":                    {kerr.TopicAuthorizationFailed},

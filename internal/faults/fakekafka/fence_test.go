@@ -95,7 +95,7 @@ func TestCommitThatFails(t *testing.T) {
 	}
 }
 
-// Nothing is sent while nobody can tell whose the lane is.
+// Nothing is sent while the owner of the lane is unknown.
 func TestUnknownOwnershipSendsNothing(t *testing.T) {
 	t.Parallel()
 	c := fake(t)

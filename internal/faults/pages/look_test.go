@@ -123,8 +123,8 @@ func TestAReadOnlyPageSaysHowToAct(t *testing.T) {
 	}
 }
 
-// A page refreshes what is live in it, not while it is hidden or paused; what somebody
-// types stays.
+// A page refreshes its live parts, but not while it is hidden or paused. A user's
+// input stays.
 func TestPagesRefreshWhatIsLive(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "anonymous: read", fmt.Sprintf(hooks, "crm", "crm"), `  crm: {from: app, to: crm}`+"\n")
@@ -213,7 +213,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// live has a shop at work until ctx ends, with busier and quieter minutes.
+// live writes orders until ctx ends, in busier and quieter minutes.
 func live(ctx context.Context, s *scene) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -16,7 +16,7 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// cause is what the overview says of a route, in one line.
+// cause is the line of the overview about a route.
 func (t *tab) cause(route string) string {
 	t.t.Helper()
 	return eval[string](t, fmt.Sprintf(`([...document.querySelectorAll("#routes tbody tr")].find(r => r.querySelector("th a")?.textContent === %q)?.querySelector(".cause")?.innerText || "").trim()`, route))
@@ -227,7 +227,7 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 	b.names("quiet", "works")
 	b.until("q-1 is settled", func() bool { return s.taken("/quiet") >= 1 && settled() > before })
 
-	// The database lets nobody in.
+	// The database accepts no connections.
 	config := conn.Config().Copy()
 	config.Database = "postgres"
 	other, err := pgx.ConnectConfig(t.Context(), config)

@@ -79,7 +79,7 @@ func (s *scene) receive(w http.ResponseWriter, r *http.Request) {
 	s.took[r.URL.Path]++
 }
 
-// reasons are what receivers say.
+// reasons are the bodies of the receivers' answers.
 var reasons = map[int]string{
 	http.StatusUnprocessableEntity: "unknown currency XTS", http.StatusGone: "this endpoint was removed", http.StatusInternalServerError: "deadlock detected, try again",
 	http.StatusUnauthorized: "the signature's key was revoked", http.StatusServiceUnavailable: "maintenance until 15:00",
@@ -103,7 +103,7 @@ func (s *scene) taken(path string) int {
 }
 
 // newScene starts a relay. destinations and routes are YAML, in which RECEIVER is the
-// receivers' URL; access is what the section admin says of callers.
+// receivers' URL; access has the keys of the section admin about callers.
 func newScene(t *testing.T, access, destinations, routes string) *scene {
 	t.Helper()
 	return newSceneOn(t, testenv.Postgres(t), access, destinations, routes)
@@ -153,7 +153,7 @@ routes:
 	return s
 }
 
-// edit changes the configuration's file. Nothing else happens until somebody has it reloaded.
+// edit changes the configuration's file. It takes effect at the next reload.
 func (s *scene) edit(from, to string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -164,7 +164,7 @@ func (s *scene) edit(from, to string) {
 	s.text = strings.Replace(s.text, from, to, 1)
 }
 
-// withToken is what the section admin says of the token of an administrator.
+// withToken returns the keys of the section admin for the token of an administrator.
 func withToken(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens")
@@ -199,7 +199,7 @@ func (s *scene) connect() *pgx.Conn {
 	return conn
 }
 
-// count asks the database, on a connection that stays as long as nobody ends it: whoever waits asks often.
+// count queries the database on a connection that stays open, because tests poll it.
 func (s *scene) count(query string) (n int) {
 	s.t.Helper()
 	if s.asked == nil || s.asked.Ping(s.t.Context()) != nil {

@@ -199,8 +199,8 @@ func TestCrabletPositionsThatNoEventHas(t *testing.T) {
 	}
 }
 
-// A row that was deleted while no relay ran is registered again at the beginning, as by the original: all events come again, unless the row is
-// inserted with its position before.
+// A row that was deleted while no relay ran is registered again at the beginning, as by Crablet: all events come again, unless an operator
+// inserts the row with its position first.
 func TestCrabletRowThatWasDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWallets(t)

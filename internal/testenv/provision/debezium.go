@@ -17,8 +17,8 @@ const EnvDebezium = "OUTRIDER_DEBEZIUM"
 // runs in the Kafka Connect of [kafkaVersion].
 const DebeziumVersion = "3.3.1.Final"
 
-// Debezium is what starts Kafka Connect with Debezium's connector for
-// PostgreSQL. The jars of the two lie apart, as Connect wants it: they need
+// Debezium has the files that start Kafka Connect with Debezium's connector for
+// PostgreSQL. Their jars are in different folders, as Connect requires: they need
 // different versions of the same libraries.
 type Debezium struct {
 	Java    string // the java program

@@ -18,7 +18,7 @@ type Host struct {
 	// is an error that says how to get it.
 	Install bool
 
-	// Say is told about every step that takes a while. Nil: nobody is.
+	// Say reports every step that takes a while. It may be nil.
 	Say func(format string, args ...any)
 }
 

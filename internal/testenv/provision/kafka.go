@@ -25,7 +25,7 @@ const (
 	oldestJava  = 11
 )
 
-// Kafka is what starts a Kafka broker.
+// Kafka has the files that start a Kafka broker.
 type Kafka struct {
 	Java string // the java program
 	Jars string // the folder of the broker's jars

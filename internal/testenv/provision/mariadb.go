@@ -27,7 +27,7 @@ var oldestMariaDB = [2]int{10, 6}
 var errNoMariaDB = fmt.Errorf("no MariaDB %d.%d or newer found: install it, or set %s to its program mariadbd",
 	oldestMariaDB[0], oldestMariaDB[1], EnvMariaDB)
 
-// MariaDB is what starts a MariaDB server.
+// MariaDB has the programs that start a MariaDB server.
 type MariaDB struct {
 	Program string // its path
 	Share   string // the folder of its messages and of the statements that make its system tables

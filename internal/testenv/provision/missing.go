@@ -64,7 +64,7 @@ func (h Host) MissingMariaDB(ctx context.Context) []string {
 	return append(missingMaven(), "MariaDB "+mariadb4jVersion+": from Maven Central"+intoCache()+", "+mariadbMavenSize)
 }
 
-// missingMaven is what downloads from Maven Central need first.
+// missingMaven lists the missing tools for downloads from Maven Central.
 func missingMaven() []string {
 	if _, err := exec.LookPath("mvn"); err == nil || !hasApt() {
 		return nil

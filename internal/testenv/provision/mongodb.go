@@ -61,7 +61,7 @@ public class OutriderTestMongo {
 // mongoFolder is the folder's name in the cache: another program needs another folder.
 const mongoFolder = "mongo-java-server-" + mongoVersion + "-2"
 
-// MongoDB is what starts a server of MongoDB's protocol: one in Java, which keeps everything in memory and has neither
+// MongoDB has the files that start a server of MongoDB's protocol: one in Java, which keeps everything in memory and has neither
 // replica sets nor transactions. A real server is given by its URL.
 type MongoDB struct {
 	Java string // the java program
@@ -96,7 +96,7 @@ func (h Host) MongoDB(ctx context.Context) (MongoDB, error) {
 	return MongoDB{Java: java, Jars: dir}, err
 }
 
-// compile compiles the program beside its jars.
+// compile compiles the program into the folder of its jars.
 func (h Host) compile(ctx context.Context, dir string) error {
 	javac, err := h.findCompiler(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// program writes a shell script that stands for a program.
+// program writes a shell script that replaces a program.
 func program(t *testing.T, dir, name, script string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -16,7 +16,7 @@ var (
 	errStopped = errors.New("the server is not running")
 )
 
-// host is what servers have in common: a folder, and a process while they run.
+// host is the common part of servers: a folder, and a process while they run.
 type host struct {
 	name string // of the server, for errors
 	dir  string // holds data and the log

@@ -25,7 +25,7 @@ func (s *Kafka) writesClasses() bool {
 	return s.opts.Archive != "" && s.opts.Brief && s.classes() == nil
 }
 
-// newArchive is where the broker's Java writes its archive. Runs beside it write others.
+// newArchive is the file into which the broker's Java writes its archive. Concurrent runs write others.
 func (s *Kafka) newArchive() string { return s.opts.Archive + "-" + filepath.Base(s.dir) }
 
 // keepClasses stops the broker cleanly, which is when Java writes the archive, and puts the archive in its place. Java before 13 writes none.

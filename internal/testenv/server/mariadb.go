@@ -170,7 +170,7 @@ func (s *MariaDB) serving() []string {
 		args = append(args, "--ssl-cert="+s.file("server.crt"), "--ssl-key="+s.file("server.key"), "--ssl-ca="+s.file("root.crt"))
 	}
 	if !s.opts.Durable {
-		// Nobody wants the data after the run, and no test kills a shared server.
+		// The data may be lost after the run, and no test kills a shared server.
 		args = append(args, "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--sync-frm=0")
 	}
 	for _, setting := range s.opts.Settings {

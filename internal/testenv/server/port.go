@@ -9,9 +9,8 @@ import (
 	"strconv"
 )
 
-// Ports are taken from below the range that systems use for outgoing
-// connections: while a server is down between a kill and its restart, nobody
-// is likely to be given its port.
+// Ports are below the range that systems use for outgoing connections: between a kill
+// and a restart of a server, the system is unlikely to give its port away.
 const (
 	lowestPort  = 20000
 	highestPort = 32000

@@ -59,7 +59,7 @@ const (
 	Immediate StopMode = "immediate" // no clean shutdown: the next start recovers from the log
 )
 
-// signals are what PostgreSQL understands as the modes.
+// signals are PostgreSQL's signals for the modes.
 var signals = map[StopMode]syscall.Signal{Fast: syscall.SIGINT, Immediate: syscall.SIGQUIT}
 
 // Postgres is a PostgreSQL server on a loopback port. Its superuser is
@@ -223,8 +223,8 @@ log_timezone = 'UTC'
 		text += "wal_level = logical\n"
 	}
 	if s.opts.Folder != "" {
-		// What is kept of the log is memory there. A look at each of many short-lived databases is a process each time.
-		// Files in memory need few buffers besides, and each connection costs less with few.
+		// The log is in memory there, and autovacuum starts a process for each of many short-lived databases.
+		// Files in memory need few shared buffers, and with few of them a connection costs less.
 		text += "max_wal_size = '256MB'\nautovacuum_naptime = '5min'\nshared_buffers = '32MB'\n"
 	}
 	if !s.opts.Durable {
