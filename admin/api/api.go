@@ -4,14 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/admin/server"
@@ -72,6 +71,12 @@ func get(path, id, summary string) operation {
 	return operation{role: operate.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
 }
 
+// act describes the operation of an action.
+func act(name, path string) operation {
+	a := action.Named(name)
+	return operation{role: a.Role, method: http.MethodPost, path: path, id: name, summary: a.Summary}
+}
+
 // add adds an operation. The fields of I with the tags path and query are its parameters, and
 // its field Body is the body; so is that of O.
 func add[I, O any](s *service, op operation, f func(context.Context, *I) (*O, error)) {
@@ -96,7 +101,7 @@ func add[I, O any](s *service, op operation, f func(context.Context, *I) (*O, er
 // ServeHTTP implements [http.Handler].
 func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if who := operate.CallerOf(r.Context()); who.Role < op.role {
-		refuse(w, failed(http.StatusForbidden, "this needs the role %s, and the caller has %s: %s", op.role, who.Role, who.HowToGet(op.role)))
+		refuse(w, server.Failed(http.StatusForbidden, "this needs the role %s, and the caller has %s: %s", op.role, who.Role, who.HowToGet(op.role)))
 		return
 	}
 	if op.before != nil {
@@ -117,36 +122,17 @@ func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse(w, err)
 }
 
-// Problem is an error as RFC 9457 has it.
-type Problem struct {
-	Status int    `json:"status"`
-	Title  string `json:"title"`
-	Detail string `json:"detail"`
-}
-
-// Error is the detail.
-func (p *Problem) Error() string { return p.Detail }
-
-// failed makes a problem.
-func failed(status int, format string, args ...any) error {
-	return &Problem{status, http.StatusText(status), fmt.Sprintf(format, args...)}
-}
-
 // invalid is a problem with what the caller sent.
 func invalid(format string, args ...any) error {
-	return failed(http.StatusUnprocessableEntity, format, args...)
+	return server.Failed(http.StatusUnprocessableEntity, format, args...)
 }
 
 // refuse answers with an error.
 func refuse(w http.ResponseWriter, err error) {
-	p, ok := errors.AsType[*Problem](err)
-	if !ok {
-		status := server.StatusOf(err)
-		p = &Problem{status, http.StatusText(status), err.Error()}
-	}
+	status := server.StatusOf(err)
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client may have gone
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(Problem{status, http.StatusText(status), err.Error()}) // the client may have gone
 }
 
 // problems answers paths and methods that no operation has with problems, too.
@@ -159,7 +145,7 @@ func problems(mux *http.ServeMux) http.Handler {
 		}
 		refusal := &refusal{header: w.Header(), status: http.StatusOK}
 		h.ServeHTTP(refusal, r)
-		refuse(w, failed(refusal.status, "see %s/openapi.json for what there is", Prefix))
+		refuse(w, server.Failed(refusal.status, "see %s/openapi.json for what there is", Prefix))
 	})
 }
 
@@ -183,11 +169,9 @@ func checkText(pairs ...string) error {
 	return nil
 }
 
-// known refuses a route that neither the configuration nor the state has.
-func known(ctx context.Context, op *operate.Operator, route string) error {
-	ok, err := op.Knows(ctx, route)
-	if err != nil || ok {
-		return err
-	}
-	return failed(http.StatusNotFound, "there is no route %q", route)
+// Problem is an error as RFC 9457 has it.
+type Problem struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
 }

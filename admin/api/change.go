@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/admin/server"
 )
@@ -100,18 +101,15 @@ type reloadOut struct {
 }
 
 func (s *service) addChanges() {
-	post := func(role operate.Role, path, id, summary string) operation {
-		return operation{role: role, method: http.MethodPost, path: path, id: id, summary: summary}
-	}
-	add(s, post(operate.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address or a group of it"), s.pause)
-	add(s, post(operate.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address or a group of it"), s.resume)
-	add(s, post(operate.RoleAdmin, "/routes/{route}/seek", "seek", "Move a route to another place in its table"), s.seek)
-	add(s, post(operate.RoleAdmin, "/routes/{route}/rebase", "rebase", "Reposition a route's cursor after its database was restored, or its table renamed"), s.rebase)
-	add(s, post(operate.RoleAdmin, "/routes/{route}/forget", "forget", "Delete the cursors, parked messages and pauses of a route that is gone"), s.forget)
-	add(s, post(operate.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
-	add(s, post(operate.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
-	add(s, post(operate.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
-	reload := post(operate.RoleAdmin, "/reload", "reload", "Read the configuration file again and put it to work")
+	add(s, act("pause", "/routes/{route}/pause"), s.pausing((*operate.Operator).Pause))
+	add(s, act("resume", "/routes/{route}/resume"), s.pausing((*operate.Operator).Resume))
+	add(s, act("seek", "/routes/{route}/seek"), s.seek)
+	add(s, act("rebase", "/routes/{route}/rebase"), s.rebase)
+	add(s, act("forget", "/routes/{route}/forget"), s.forget)
+	add(s, act("redrive", "/parked/redrive"), s.change(adapters.ParkedRedrive))
+	add(s, act("skip", "/parked/skip"), s.change(adapters.ParkedSkip))
+	add(s, act("purge", "/parked/purge"), s.change(adapters.ParkedPurge))
+	reload := act("reload", "/reload")
 	reload.before = func(w http.ResponseWriter) { // it waits for deliveries in flight, longer than others may take
 		patience := s.console.Config().DrainTimeout.Std() + time.Minute
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // a mounted handler may have none
@@ -121,39 +119,29 @@ func (s *service) addChanges() {
 
 func author(ctx context.Context, a Author) string { return operate.CallerOf(ctx).Author(a.By) }
 
-func (s *service) pause(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
-	return s.pausing(ctx, in, func(op *operate.Operator) (bool, error) {
-		return op.Pause(ctx, adapters.Pause{Route: in.Route, Address: in.Body.Address, Group: in.Body.Group, Reason: in.Body.Reason, By: author(ctx, in.Body.Author)})
-	})
-}
-
-func (s *service) resume(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
-	return s.pausing(ctx, in, func(op *operate.Operator) (bool, error) {
-		if in.Body.Group != "" {
-			return op.ResumeGroup(ctx, in.Route, in.Body.Group, author(ctx, in.Body.Author))
+// pausing pauses or resumes.
+func (s *service) pausing(do func(*operate.Operator, context.Context, adapters.Pause) (bool, error)) func(context.Context, *pauseIn) (*one[PauseResult], error) {
+	return func(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
+		o := &in.Body
+		if err := checkText("address", o.Address, "group", o.Group, "reason", o.Reason, "by", o.By); err != nil {
+			return nil, err
 		}
-		return op.Resume(ctx, in.Route, in.Body.Address, author(ctx, in.Body.Author))
-	})
-}
-
-func (s *service) pausing(ctx context.Context, in *pauseIn, f func(*operate.Operator) (bool, error)) (*one[PauseResult], error) {
-	if err := checkText("address", in.Body.Address, "group", in.Body.Group, "reason", in.Body.Reason, "by", in.Body.By); err != nil {
-		return nil, err
-	}
-	if in.Body.Address != "" && in.Body.Group != "" {
-		return nil, invalid("give an address or a group, not both")
-	}
-	out := &one[PauseResult]{PauseResult{Route: in.Route, Address: operate.ShownAddress(in.Body.Address), Group: in.Body.Group}}
-	return out, s.console.Use(ctx, func(op *operate.Operator) (err error) {
-		if err := known(ctx, op, in.Route); err != nil {
+		if o.Address != "" && o.Group != "" {
+			return nil, invalid("give an address or a group, not both")
+		}
+		out := &one[PauseResult]{PauseResult{Route: in.Route, Address: operate.ShownAddress(o.Address), Group: o.Group}}
+		return out, s.console.Use(ctx, func(op *operate.Operator) (err error) {
+			if err := op.Known(ctx, in.Route); err != nil {
+				return err
+			}
+			p := adapters.Pause{Route: in.Route, Address: o.Address, Group: o.Group, Reason: o.Reason, By: author(ctx, o.Author)}
+			if out.Body.Changed, err = do(op, ctx, p); err != nil {
+				return err
+			}
+			out.Body.AtRest, err = op.AtRest(ctx, in.Route)
 			return err
-		}
-		if out.Body.Changed, err = f(op); err != nil {
-			return err
-		}
-		out.Body.AtRest, err = op.AtRest(ctx, in.Route)
-		return err
-	})
+		})
+	}
 }
 
 func (s *service) seek(ctx context.Context, in *seekIn) (*one[MoveResult], error) {
@@ -166,7 +154,7 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[MoveResult], error
 	}
 	out := &one[MoveResult]{}
 	return out, s.console.Use(ctx, func(op *operate.Operator) error {
-		if err := known(ctx, op, in.Route); err != nil {
+		if err := op.Known(ctx, in.Route); err != nil {
 			return err
 		}
 		plan, err := op.PlanSeek(ctx, in.Route, to)
@@ -190,20 +178,16 @@ func relocate(ctx context.Context, op *operate.Operator, plan *operate.Relocatio
 	return r, err
 }
 
-// requestTime is how long a request may change messages; the server's own
-// limit for an answer is longer.
-const requestTime = 20 * time.Second
-
-func (s *service) change(action adapters.ParkedAction) func(context.Context, *parkedOrderIn) (*one[ParkedResult], error) {
+func (s *service) change(of adapters.ParkedAction) func(context.Context, *parkedOrderIn) (*one[ParkedResult], error) {
 	return func(ctx context.Context, in *parkedOrderIn) (*one[ParkedResult], error) {
-		c, err := in.Body.command(action, author(ctx, in.Body.Author))
+		c, err := in.Body.command(of, author(ctx, in.Body.Author))
 		if err != nil {
 			return nil, err
 		}
 		out := &one[ParkedResult]{ParkedResult{DryRun: in.Body.DryRun, Matching: []CountView{}}}
 		return out, s.console.Use(ctx, func(op *operate.Operator) error {
 			if c.Filter.Route != "" {
-				if err := known(ctx, op, c.Filter.Route); err != nil {
+				if err := op.Known(ctx, c.Filter.Route); err != nil {
 					return err
 				}
 			}
@@ -218,7 +202,7 @@ func (s *service) change(action adapters.ParkedAction) func(context.Context, *pa
 			if in.Body.DryRun || out.Body.Total == 0 {
 				return nil
 			}
-			limited, cancel := context.WithTimeout(ctx, requestTime)
+			limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 			defer cancel()
 			c.Filter.Limit = cmp.Or(in.Body.Limit, 10_000)
 			out.Body.Changed, err = op.ChangeParked(limited, c, operate.Pace{})
@@ -232,20 +216,20 @@ func (s *service) change(action adapters.ParkedAction) func(context.Context, *pa
 }
 
 // command checks an order, by the rules of the command line.
-func (o *ParkedOrder) command(action adapters.ParkedAction, by string) (adapters.ParkedCommand, error) {
+func (o *ParkedOrder) command(of adapters.ParkedAction, by string) (adapters.ParkedCommand, error) {
 	f, err := o.filter(o.Status)
 	if err == nil {
 		err = checkText("by", o.By)
 	}
-	c := adapters.ParkedCommand{Action: action, Filter: f, All: o.All, By: by}
+	c := adapters.ParkedCommand{Action: of, Filter: f, All: o.All, By: by}
 	switch {
 	case err != nil:
 	case !f.IsZero() && o.All:
 		err = invalid("all goes with no filter")
 	case f.IsZero() && !o.All:
 		err = invalid("say which messages: by id, route, group, type, status, error or before, or all")
-	case f.Status != "" && len(action.Statuses(f)) == 0:
-		err = invalid("%s changes no messages with the status %s", action, f.Status)
+	case f.Status != "" && len(of.Statuses(f)) == 0:
+		err = invalid("%s changes no messages with the status %s", of, f.Status)
 	}
 	return c, err
 }
@@ -255,7 +239,7 @@ func (s *service) reload(ctx context.Context, _ *struct{}) (*reloadOut, error) {
 		if status := server.StatusOf(err); status != http.StatusInternalServerError {
 			return nil, err
 		}
-		return nil, failed(http.StatusConflict, "%v", err)
+		return nil, server.Failed(http.StatusConflict, "%v", err)
 	}
 	out := &reloadOut{}
 	out.Body.Reloaded, out.Body.Routes, out.Body.Pending = true, len(s.console.Config().Routes), append([]string{}, s.console.Pending()...)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // decode fills the fields of an operation's input by their tags, and checks them by the same
@@ -21,7 +23,7 @@ import (
 func decode(r *http.Request, in reflect.Value) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return failed(http.StatusBadRequest, "the query cannot be read: %v", err)
+		return server.Failed(http.StatusBadRequest, "the query cannot be read: %v", err)
 	}
 	return fields(in, func(f reflect.StructField, v reflect.Value) error {
 		if f.Name == "Body" {
@@ -127,17 +129,17 @@ func check(f reflect.StructField, v reflect.Value, name string) error {
 // decodeBody reads a JSON object. Names have to be those of the document, in their case.
 func decodeBody(r *http.Request, v reflect.Value) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return failed(http.StatusUnsupportedMediaType, "send a body of type application/json")
+		return server.Failed(http.StatusUnsupportedMediaType, "send a body of type application/json")
 	}
 	text, err := io.ReadAll(r.Body)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return failed(http.StatusRequestEntityTooLarge, "the body is too large")
+		return server.Failed(http.StatusRequestEntityTooLarge, "the body is too large")
 	} else if err != nil {
-		return failed(http.StatusBadRequest, "the body cannot be read: %v", err)
+		return server.Failed(http.StatusBadRequest, "the body cannot be read: %v", err)
 	}
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil || given == nil {
-		return failed(http.StatusBadRequest, "the body is no JSON object")
+		return server.Failed(http.StatusBadRequest, "the body is no JSON object")
 	}
 	left := len(given)
 	err = fields(v, func(f reflect.StructField, v reflect.Value) error {

@@ -2,9 +2,9 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
@@ -85,17 +85,17 @@ func (s *service) addMending() {
 	transactions := get("/transactions", "list-transactions", "Transactions that have been open so long that rows wait for them, and that can be ended")
 	transactions.role = operate.RoleAdmin // it shows statements
 	add(s, transactions, s.transactions)
-	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/transactions/end", id: "end-transaction", summary: "Roll a transaction back by ending its session"}, s.endTransaction)
-	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/destinations/{destination}/topics", id: "create-topic", summary: "Create a topic that the destination may deliver to"}, s.createTopic)
-	add(s, operation{role: operate.RoleOperate, method: http.MethodPost, path: "/routes/{route}/probe", id: "probe", summary: "Try an address that is down at once, in this instance"}, s.probe)
-	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/instances/{instance}/remove", id: "remove-instance", summary: "Take an instance's lanes away and delete its registration; one that runs joins again"}, s.removeInstance)
+	add(s, act("end-transaction", "/transactions/end"), s.endTransaction)
+	add(s, act("create-topic", "/destinations/{destination}/topics"), s.createTopic)
+	add(s, act("probe", "/routes/{route}/probe"), s.probe)
+	add(s, act("remove-instance", "/instances/{instance}/remove"), s.removeInstance)
 }
 
 func (s *service) transactions(ctx context.Context, in *transactionsIn) (*transactionsOut, error) {
 	if err := checkText("source", in.Source); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 	defer cancel()
 	out := &transactionsOut{}
 	return out, s.console.Use(limited, func(op *operate.Operator) (err error) {
@@ -108,7 +108,7 @@ func (s *service) endTransaction(ctx context.Context, in *endIn) (*one[EndResult
 	if err := checkText("id", in.Body.ID, "source", in.Body.Source, "by", in.Body.By); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 	defer cancel()
 	out := &one[EndResult]{}
 	return out, s.console.Use(limited, func(op *operate.Operator) (err error) {
@@ -122,7 +122,7 @@ func (s *service) createTopic(ctx context.Context, in *topicIn) (*one[TopicResul
 	if err := checkText("topic", in.Body.Topic, "by", in.Body.By); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 	defer cancel()
 	topic := adapters.NewTopic{Name: in.Body.Topic, Partitions: in.Body.Partitions, Replicas: in.Body.Replicas, DryRun: in.Body.DryRun}
 	created, err := s.console.CreateTopic(limited, in.Destination, topic, author(ctx, in.Body.Author))
@@ -130,7 +130,7 @@ func (s *service) createTopic(ctx context.Context, in *topicIn) (*one[TopicResul
 }
 
 func (s *service) probe(ctx context.Context, in *probeIn) (*one[ProbeResult], error) {
-	err := s.console.Use(ctx, func(op *operate.Operator) error { return known(ctx, op, in.Route) })
+	err := s.console.Use(ctx, func(op *operate.Operator) error { return op.Known(ctx, in.Route) })
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // OperationOrder orders an operation.
@@ -56,14 +58,11 @@ type OperationChanged struct {
 }
 
 func (s *service) addOperations() {
-	post := func(path, id, summary string) operation {
-		return operation{role: operate.RoleOperate, method: http.MethodPost, path: path, id: id, summary: summary}
-	}
 	add(s, get("/operations", "list-operations", "Operations, the newest first"), s.listOperations)
 	add(s, get("/operations/{id}", "get-operation", "One operation"), s.operation)
-	add(s, post("/operations", "create-operation", "Redrive, skip or purge many messages, or move many routes; purge and seek need the role admin"), s.order)
-	add(s, post("/operations/{id}/stop", "stop-operation", "Stop an operation after its current step"), s.stopOperation)
-	add(s, post("/operations/{id}/resume", "resume-operation", "Resume a stopped or failed operation; a purge or seek needs the role admin"), s.resumeOperation)
+	add(s, operation{role: operate.RoleOperate, method: http.MethodPost, path: "/operations", id: "create-operation", summary: "Redrive, skip or purge many messages, or move many routes; purge and seek need the role admin"}, s.order)
+	add(s, act("stop-operation", "/operations/{id}/stop"), s.switchOperation((*operate.Operator).StopOperation, false))
+	add(s, act("resume-operation", "/operations/{id}/resume"), s.switchOperation((*operate.Operator).ResumeOperation, true))
 }
 
 func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[operate.OperationView], error) {
@@ -98,18 +97,10 @@ func (s *service) operation(ctx context.Context, in *OperationIn) (*one[operate.
 	})
 }
 
-// roleFor is what a caller needs to order a kind of operation.
-func roleFor(kind adapters.OperationKind) operate.Role {
-	if kind == adapters.OperationPurge || kind == adapters.OperationSeek {
-		return operate.RoleAdmin
-	}
-	return operate.RoleOperate
-}
-
 // may refuses callers that may not order a kind of operation.
 func may(ctx context.Context, kind adapters.OperationKind) error {
-	if who := operate.CallerOf(ctx); who.Role < roleFor(kind) {
-		return failed(http.StatusForbidden, "a %s needs the role %s, and the caller has %s", kind, roleFor(kind), who.Role)
+	if who, need := operate.CallerOf(ctx), action.RoleFor(kind); who.Role < need {
+		return server.Failed(http.StatusForbidden, "a %s needs the role %s, and the caller has %s", kind, need, who.Role)
 	}
 	return nil
 }
@@ -125,7 +116,7 @@ func (s *service) order(ctx context.Context, in *operationOrderIn) (*one[Operati
 	out := &one[OperationsOrdered]{OperationsOrdered{DryRun: in.Body.DryRun, Matching: []CountView{}, Operations: []operate.OperationView{}}}
 	return out, s.console.Use(ctx, func(op *operate.Operator) error {
 		if order.Filter.Route != "" {
-			if err := known(ctx, op, order.Filter.Route); err != nil {
+			if err := op.Known(ctx, order.Filter.Route); err != nil {
 				return err
 			}
 		}
@@ -183,39 +174,29 @@ func (o *OperationOrder) order(by string) (operate.OperationOrder, error) {
 	return order, nil
 }
 
-func (s *service) stopOperation(ctx context.Context, in *operationChangeIn) (*one[OperationChanged], error) {
-	return s.switchOperation(ctx, in, func(op *operate.Operator, _ adapters.OperationKind) (bool, error) {
-		return op.StopOperation(ctx, in.ID, author(ctx, in.Body))
-	})
-}
-
-func (s *service) resumeOperation(ctx context.Context, in *operationChangeIn) (*one[OperationChanged], error) {
-	return s.switchOperation(ctx, in, func(op *operate.Operator, kind adapters.OperationKind) (bool, error) {
-		if err := may(ctx, kind); err != nil {
-			return false, err
+// switchOperation stops or resumes an operation. If ordered, the caller needs the role for such an order.
+func (s *service) switchOperation(do func(op *operate.Operator, ctx context.Context, id, by string) (bool, error), ordered bool,
+) func(context.Context, *operationChangeIn) (*one[OperationChanged], error) {
+	return func(ctx context.Context, in *operationChangeIn) (*one[OperationChanged], error) {
+		if err := checkText("id", in.ID, "by", in.Body.By); err != nil {
+			return nil, err
 		}
-		return op.ResumeOperation(ctx, in.ID, author(ctx, in.Body))
-	})
-}
-
-func (s *service) switchOperation(ctx context.Context, in *operationChangeIn,
-	f func(*operate.Operator, adapters.OperationKind) (bool, error),
-) (*one[OperationChanged], error) {
-	if err := checkText("id", in.ID, "by", in.Body.By); err != nil {
-		return nil, err
+		out := &one[OperationChanged]{}
+		return out, s.console.Use(ctx, func(op *operate.Operator) error {
+			o, err := op.Operation(ctx, in.ID)
+			if err == nil && ordered {
+				err = may(ctx, o.Kind)
+			}
+			if err == nil {
+				out.Body.Changed, err = do(op, ctx, in.ID, author(ctx, in.Body))
+			}
+			if err != nil {
+				return err
+			}
+			if o, err = op.Operation(ctx, in.ID); err == nil {
+				out.Body.Operation = operate.ViewOperation(&o)
+			}
+			return err
+		})
 	}
-	out := &one[OperationChanged]{}
-	return out, s.console.Use(ctx, func(op *operate.Operator) error {
-		o, err := op.Operation(ctx, in.ID)
-		if err != nil {
-			return err
-		}
-		if out.Body.Changed, err = f(op, o.Kind); err != nil {
-			return err
-		}
-		if o, err = op.Operation(ctx, in.ID); err == nil {
-			out.Body.Operation = operate.ViewOperation(&o)
-		}
-		return err
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // ParkedView is a parked message.
@@ -120,7 +121,7 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 		return nil, err
 	}
 	if f.Route != "" {
-		if err := s.console.Use(ctx, func(op *operate.Operator) error { return known(ctx, op, f.Route) }); err != nil {
+		if err := s.console.Use(ctx, func(op *operate.Operator) error { return op.Known(ctx, f.Route) }); err != nil {
 			return nil, err
 		}
 	}
@@ -141,11 +142,11 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 
 func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView], error) {
 	if in.Payload && operate.CallerOf(ctx).Role < operate.RoleOperate {
-		return nil, failed(http.StatusForbidden, "payloads need the role operate")
+		return nil, server.Failed(http.StatusForbidden, "payloads need the role operate")
 	}
 	out := &one[ParkedView]{}
 	return out, s.console.Use(ctx, func(op *operate.Operator) error {
-		if err := known(ctx, op, in.Route); err != nil {
+		if err := op.Known(ctx, in.Route); err != nil {
 			return err
 		}
 		lane := adapters.LaneRef{Route: in.Route, Slot: in.Slot}
@@ -158,7 +159,7 @@ func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView],
 			return err
 		}
 		if len(rows) == 0 || rows[0].Table != "" || rows[0].LaneRef != lane || rows[0].Seq != in.Seq {
-			return failed(http.StatusNotFound, "no such message is parked: it was delivered or skipped")
+			return server.Failed(http.StatusNotFound, "no such message is parked: it was delivered or skipped")
 		}
 		out.Body = viewParked(&rows[0])
 		out.Body.content(&rows[0].Parked, in.Payload)
@@ -170,7 +171,7 @@ func (s *service) failures(ctx context.Context, in *failuresIn) (*failuresOut, e
 	out := &failuresOut{}
 	return out, s.console.Search(ctx, func(ctx context.Context, op *operate.Operator) error {
 		if in.Route != "" {
-			if err := known(ctx, op, in.Route); err != nil {
+			if err := op.Known(ctx, in.Route); err != nil {
 				return err
 			}
 		}

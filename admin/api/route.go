@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
@@ -28,7 +29,7 @@ func (s *service) rebase(ctx context.Context, in *rebaseIn) (*one[MoveResult], e
 	}
 	out := &one[MoveResult]{}
 	return out, s.console.Use(ctx, func(op *operate.Operator) error {
-		limited, cancel := context.WithTimeout(ctx, requestTime)
+		limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 		defer cancel()
 		plan, err := op.Rebasing(limited, in.Route, in.Body.Force, in.Body.Adopt)
 		if err != nil {

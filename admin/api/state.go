@@ -13,6 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 	"github.com/outriderhq/outrider/admin/status"
 )
 
@@ -113,7 +114,7 @@ func (s *service) route(ctx context.Context, in *RouteIn) (*one[RouteView], erro
 			return &one[RouteView]{view(snap, &snap.Routes[i])}, nil
 		}
 	}
-	return nil, failed(http.StatusNotFound, "there is no route %q", in.Route)
+	return nil, server.Failed(http.StatusNotFound, "there is no route %q", in.Route)
 }
 
 // SourceView is a source.

@@ -2,9 +2,9 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"time"
 
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
 )
@@ -53,7 +53,7 @@ func (s *service) addUpkeep() {
 	examine.role = operate.RoleOperate // it connects to everything
 	add(s, examine, s.doctor)
 	add(s, get("/retention", "get-retention", "Rows and partitions that retention would remove now, and the routes that still need others"), s.retention)
-	add(s, operation{role: operate.RoleAdmin, method: http.MethodPost, path: "/retention", id: "retain", summary: "Remove now what retention would remove; a running relay does so by itself"}, s.retain)
+	add(s, act("retain", "/retention"), s.retain)
 	add(s, get("/version", "get-version", "What the relay was built from"), s.version)
 }
 
@@ -61,7 +61,7 @@ func (s *service) tail(ctx context.Context, in *tailIn) (*tailOut, error) {
 	if err := checkText("source", in.Source, "types", in.Types, "group", in.Group); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 	defer cancel()
 	rows, err := s.console.Latest(limited, in.Source, console.TailOptions{Types: in.Types, Group: in.Group, Max: in.Limit})
 	out := &tailOut{}
@@ -77,7 +77,7 @@ func (s *service) tail(ctx context.Context, in *tailIn) (*tailOut, error) {
 }
 
 func (s *service) doctor(ctx context.Context, _ *struct{}) (*one[Examination], error) {
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 	defer cancel()
 	out := &one[Examination]{}
 	out.Body.Findings, out.Body.Broken, out.Body.Warnings = console.ViewDiagnoses(s.console.Examine(limited))
@@ -93,7 +93,7 @@ func (s *service) retain(ctx context.Context, _ *struct{}) (*one[RetentionReport
 }
 
 func (s *service) retaining(ctx context.Context, dryRun bool) (*one[RetentionReport], error) {
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 	defer cancel()
 	out := &one[RetentionReport]{RetentionReport{Removed: !dryRun, Items: []operate.RetentionView{}}}
 	err := s.console.Use(limited, func(op *operate.Operator) error {

@@ -56,42 +56,6 @@ func (op *Operator) checkGroup(p adapters.Pause) error {
 	return nil
 }
 
-// ResumeGroup ends the pause of a group of a route. It returns false when there was none.
-func (op *Operator) ResumeGroup(ctx context.Context, route, group, by string) (bool, error) {
-	s, err := op.Store(ctx, route)
-	if err != nil {
-		return false, err
-	}
-	return s.Resume(ctx, adapters.Pause{Route: route, Group: group, By: by})
-}
-
-// Resume ends a pause; an address may be given as [Operator.Pauses] returns it
-// or with its secrets masked, as it is shown. It returns false when there was none.
-func (op *Operator) Resume(ctx context.Context, route, address, by string) (changed bool, err error) {
-	s, err := op.Store(ctx, route)
-	if err != nil {
-		return false, err
-	}
-	err = op.inTurn(ctx, s, route, false, func() error {
-		changed, err = resume(ctx, s, route, address, by)
-		return err
-	})
-	return changed, err
-}
-
-func resume(ctx context.Context, s adapters.OperatorStore, route, address, by string) (bool, error) {
-	pauses, err := s.Pauses(ctx, route)
-	if err != nil {
-		return false, err
-	}
-	for _, p := range pauses {
-		if p.Group == "" && p.Address == address || p.Address != "" && assembly.RedactURL(p.Address) == address {
-			return s.Resume(ctx, adapters.Pause{Route: route, Address: p.Address, By: by})
-		}
-	}
-	return false, nil
-}
-
 // AtRest reports whether no instance works the route.
 func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
 	lanes, err := op.lanesOf(ctx, route)
@@ -311,3 +275,27 @@ func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapter
 
 // ShownAddress is an address with what may be secret in it masked.
 func ShownAddress(address string) string { return assembly.RedactURL(address) }
+
+// Resume ends a pause of a route, or of an address or a group of it. An address may be given as [Operator.Pauses] returns it
+// or with its secrets masked, as it is shown. It returns false when there was none.
+func (op *Operator) Resume(ctx context.Context, p adapters.Pause) (changed bool, err error) {
+	s, err := op.Store(ctx, p.Route)
+	if err != nil {
+		return false, err
+	}
+	if p.Group != "" {
+		return s.Resume(ctx, p)
+	}
+	err = op.inTurn(ctx, s, p.Route, false, func() error {
+		pauses, err := s.Pauses(ctx, p.Route)
+		for _, known := range pauses {
+			if known.Group == "" && known.Address == p.Address || known.Address != "" && assembly.RedactURL(known.Address) == p.Address {
+				p.Address = known.Address
+				changed, err = s.Resume(ctx, p)
+				break
+			}
+		}
+		return err
+	})
+	return changed, err
+}

@@ -13,12 +13,16 @@ import (
 // state knows.
 type UnknownRoute struct {
 	Route string
-	Known []string // those of the configuration
+	Known []string // those of the configuration; optional
 }
 
 // Error names the route and those that exist.
 func (e *UnknownRoute) Error() string {
-	return fmt.Sprintf("there is no route %q: the configuration has %s", e.Route, strings.Join(e.Known, ", "))
+	text := fmt.Sprintf("there is no route %q", e.Route)
+	if len(e.Known) > 0 {
+		text += ": the configuration has " + strings.Join(e.Known, ", ")
+	}
+	return text
 }
 
 // UnknownSource is the error for a name that is neither a route's nor a source's.

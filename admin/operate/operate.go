@@ -114,15 +114,6 @@ func (op *Operator) Feed(ctx context.Context, source string) (assembly.Feed, err
 	return op.build.Feed(ctx, op.parts, source)
 }
 
-// Knows reports whether the configuration or the state has a route.
-func (op *Operator) Knows(ctx context.Context, route string) (bool, error) {
-	if op.configured(route) {
-		return true, nil
-	}
-	lanes, err := op.Cursors(ctx, nil)
-	return slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == route }), err
-}
-
 // RemoveInstance takes all lanes away from an instance and deletes its registration, so that others take the lanes. It
 // returns false if there is no such instance. One that runs joins again.
 func (op *Operator) RemoveInstance(ctx context.Context, id, by string) (removed bool, err error) {
@@ -131,4 +122,16 @@ func (op *Operator) RemoveInstance(ctx context.Context, id, by string) (removed 
 		removed, err = removed || here, errors.Join(err, failed)
 	}
 	return removed, err
+}
+
+// Known refuses a route that neither the configuration nor the state has.
+func (op *Operator) Known(ctx context.Context, route string) error {
+	if op.configured(route) {
+		return nil
+	}
+	lanes, err := op.Cursors(ctx, []string{route})
+	if err == nil && len(lanes) == 0 {
+		err = &UnknownRoute{Route: route}
+	}
+	return err
 }

@@ -67,7 +67,7 @@ func (w *world) actions(*rapid.T) map[string]func(*rapid.T) {
 			ok(t, err)
 		},
 		"resume": func(t *rapid.T) {
-			_, err := w.op.Resume(w.ctx, configured(t), "", "test")
+			_, err := w.op.Resume(w.ctx, adapters.Pause{Route: configured(t), By: "test"})
 			ok(t, err)
 		},
 		"configure": func(t *rapid.T) {

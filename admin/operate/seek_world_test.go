@@ -386,7 +386,7 @@ func (w *world) relocate(route string, plan *operate.Relocation, meanwhile func(
 	ok(w.t, w.op.Relocate(w.ctx, plan, "test"))
 	r.ran = true
 	meanwhile()
-	_, err := w.op.Resume(w.ctx, route, "", "test")
+	_, err := w.op.Resume(w.ctx, adapters.Pause{Route: route, By: "test"})
 	ok(w.t, err)
 	w.drain(route)
 	again, came := 0, map[string]bool{}
@@ -414,7 +414,7 @@ func (w *world) relocate(route string, plan *operate.Relocation, meanwhile func(
 func (w *world) nothingIsOwed() {
 	w.configure(slices.Sorted(maps.Keys(w.routes))...)
 	for name, r := range w.routes {
-		_, err := w.op.Resume(w.ctx, name, "", "test")
+		_, err := w.op.Resume(w.ctx, adapters.Pause{Route: name, By: "test"})
 		ok(w.t, err)
 		w.drain(name)
 		if len(r.owed) > 0 {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -9,8 +10,25 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
+// Problem is an error with its HTTP status.
+type Problem struct {
+	Status int
+	Text   string
+}
+
+// Error is the text.
+func (p *Problem) Error() string { return p.Text }
+
+// Failed makes a [Problem].
+func Failed(status int, format string, args ...any) error {
+	return &Problem{status, fmt.Sprintf(format, args...)}
+}
+
 // StatusOf is the HTTP status that says best what an error of an [operate.Operator] or a [console.Console] is.
 func StatusOf(err error) int {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p.Status
+	}
 	_, unknown := errors.AsType[*operate.UnknownRoute](err)
 	_, not := errors.AsType[operate.Refusal](err)
 	_, wrong := errors.AsType[operate.Mistake](err)

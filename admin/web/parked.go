@@ -8,20 +8,18 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/admin/server"
 )
 
 // parkedMost is how many messages a page shows.
 const parkedMost = 50
-
-// filterNames are the parameters that select parked messages, in the order of the chips.
-var filterNames = []string{"route", "status", "type", "group", "id", "error", "failure", "before"}
 
 // chip is a part of the filter that is set.
 type chip struct {
@@ -61,7 +59,7 @@ func (d parkedData) With(name, value string) link {
 }
 
 // Confirm is the query of the page that confirms an action for what the filter selects.
-func (d parkedData) Confirm(action string) link { return d.With("action", action) }
+func (d parkedData) Confirm(name string) link { return d.With("action", name) }
 
 // Can reports whether an action could change messages of the status that is set.
 func (d parkedData) Can(action string) bool {
@@ -69,57 +67,21 @@ func (d parkedData) Can(action string) bool {
 	return len(adapters.ParkedAction(action).Statuses(f)) > 0
 }
 
-// filterOf reads the filter of a request, and what of it is set.
-func filterOf(q url.Values) (f adapters.ParkedFilter, set url.Values, err error) {
-	set = url.Values{}
-	for _, name := range filterNames {
-		if v := strings.TrimSpace(q.Get(name)); v != "" {
-			set.Set(name, v)
-		}
-	}
-	f = adapters.ParkedFilter{Route: set.Get("route"), Group: set.Get("group"), ID: set.Get("id"), Type: set.Get("type"),
-		Error: set.Get("error"), Status: adapters.ParkedStatus(set.Get("status"))}
-	if f.Status != "" && !slices.Contains(statuses, f.Status) {
-		return f, set, failed(http.StatusUnprocessableEntity, "there is no status %q", f.Status)
-	}
-	if text := set.Get("failure"); text != "" {
-		if f.Failure, err = operate.ParseFailure(text); err != nil {
-			return f, set, failed(http.StatusUnprocessableEntity, "%v", err)
-		}
-	}
-	if text := set.Get("before"); text != "" {
-		if f.Before, err = parseTime(text); err != nil {
-			return f, set, err
-		}
-	}
-	return f, set, nil
-}
-
-// statuses are those of parked messages, those that need attention first.
-var statuses = []adapters.ParkedStatus{adapters.ParkedHeld, adapters.ParkedDead, adapters.ParkedRetrying, adapters.ParkedWaiting}
-
-// parseTime reads a time as links write it, and as a browser's field does, in UTC.
-func parseTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil && t.Year() >= 1970 && t.Year() <= 9999 {
-			return t, nil
-		}
-	}
-	return time.Time{}, failed(http.StatusUnprocessableEntity, "%q is not a time such as 2026-01-31T08:00", text)
-}
-
 func (s *pages) parked(r *http.Request) (*page, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	f, set, err := filterOf(q)
+	f, set, err := action.Filter(q)
 	if err != nil {
 		return nil, err
 	}
 	f.Limit = parkedMost + 1
 	after, err := operate.ParseParkedPlace(q.Get("after"))
 	if err != nil {
-		return nil, failed(http.StatusUnprocessableEntity, "after: %v", err)
+		return nil, server.Failed(http.StatusUnprocessableEntity, "after: %v", err)
 	}
-	d := parkedData{Filter: set, First: q.Get("after") == ""}
+	d := parkedData{Filter: url.Values{}, First: q.Get("after") == ""}
+	for _, part := range set {
+		d.Filter.Set(part[0], part[1])
+	}
 	search, cancel := context.WithTimeout(ctx, searchMost)
 	defer cancel()
 	d.Items, err = s.console.ParkedAfter(search, f, after)
@@ -133,10 +95,8 @@ func (s *pages) parked(r *http.Request) (*page, error) {
 		d.Items = d.Items[:parkedMost]
 		d.Next = d.With("after", d.Items[parkedMost-1].At.String())
 	}
-	for _, name := range filterNames {
-		if v := set.Get(name); v != "" {
-			d.Chips = append(d.Chips, chip{name, v, d.With(name, "")})
-		}
+	for _, part := range set {
+		d.Chips = append(d.Chips, chip{part[0], part[1], d.With(part[0], "")})
 	}
 	d.Statuses, d.Routes = s.parkedCounts(r, f.Route)
 	return &page{Name: "parked", Title: "Parked messages", Data: d}, nil
@@ -157,7 +117,7 @@ func (s *pages) parkedCounts(r *http.Request, route string) (out []stateCount, r
 			counts[adapters.ParkedWaiting] += p.Waiting
 		}
 	}
-	for _, status := range statuses {
+	for _, status := range action.Statuses {
 		out = append(out, stateCount{string(status), counts[status]})
 	}
 	slices.Sort(routes)
@@ -188,7 +148,7 @@ func (s *pages) message(r *http.Request) (*page, error) {
 	var err1, err2 error
 	lane.Slot, err1 = strconv.Atoi(r.PathValue("slot"))
 	seq, err2 := strconv.ParseInt(r.PathValue("seq"), 10, 64)
-	gone := failed(http.StatusNotFound, "this message is not parked any more: it was delivered, skipped or purged")
+	gone := server.Failed(http.StatusNotFound, "this message is not parked any more: it was delivered, skipped or purged")
 	if err1 != nil || err2 != nil {
 		return nil, gone
 	}
@@ -235,9 +195,9 @@ func describe(p *operate.ParkedMessage, shown bool) messageData {
 			d.Text = indent(text)
 		}
 	}
-	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip, adapters.ParkedPurge} {
-		if slices.Contains(action.Statuses(adapters.ParkedFilter{ID: p.ID}), p.Status) {
-			d.Confirms[string(action)] = query("action", string(action), "route", p.Route, "id", p.ID, "back", string("/parked?"+query("route", p.Route)))
+	for _, change := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip, adapters.ParkedPurge} {
+		if slices.Contains(change.Statuses(adapters.ParkedFilter{ID: p.ID}), p.Status) {
+			d.Confirms[string(change)] = query("action", string(change), "route", p.Route, "id", p.ID, "back", string("/parked?"+query("route", p.Route)))
 		}
 	}
 	if p.Group != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin/console"
+	"github.com/outriderhq/outrider/admin/server"
 	"github.com/outriderhq/outrider/admin/status"
 )
 
@@ -37,7 +38,7 @@ func (s *pages) route(r *http.Request) (*page, error) {
 	snap := s.console.Status(r.Context())
 	i := slices.IndexFunc(snap.Routes, func(p status.RouteStatus) bool { return p.Route == name })
 	if i < 0 {
-		return nil, failed(http.StatusNotFound, "there is no route %q", name)
+		return nil, server.Failed(http.StatusNotFound, "there is no route %q", name)
 	}
 	d := routeData{routeLine: s.line(snap, &snap.Routes[i], s.ways()), Delivered: snap.Stats[name].Delivered, Owned: snap.Routes[i].Owned}
 	for _, l := range snap.Lanes {

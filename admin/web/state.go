@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/admin/status"
 )
@@ -134,5 +135,5 @@ type configData struct {
 }
 
 func (s *pages) config(*http.Request) (*page, error) {
-	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), operate.Version(), s.pending()}}, nil
+	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), operate.Version(), action.Pending(s.console)}}, nil
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/console"
 	"github.com/outriderhq/outrider/admin/operate"
-	"github.com/outriderhq/outrider/admin/server"
 )
 
 // part is what was found of a part of the configuration.
@@ -35,7 +35,7 @@ func (s *pages) doctor(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	if d.Run {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		ctx, cancel := context.WithTimeout(r.Context(), action.RequestTime)
 		defer cancel()
 		var findings []console.DiagnosisView
 		findings, d.Broken, d.Warnings = console.ViewDiagnoses(s.console.Examine(ctx))
@@ -67,60 +67,11 @@ type retentionData struct {
 func (s *pages) retention(r *http.Request) (*page, error) {
 	var d retentionData
 	var err error
-	if d.Lines, err = s.retained(r.Context(), true); err != nil {
+	if d.Lines, err = action.Retained(r.Context(), s.console, true, operate.PageAuthor(r.Context())); err != nil {
 		d.Problem = err.Error()
 	}
 	for _, l := range d.Lines {
 		d.Remove = d.Remove || l.Rows > 0 || l.Partitions > 0
 	}
 	return &page{Name: "retention", Title: "Retention", Data: d}, nil
-}
-
-// retained removes what can go, or counts it, for as long as a request may.
-func (s *pages) retained(ctx context.Context, dryRun bool) (all []adapters.RetentionStats, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	err = s.console.Use(ctx, func(op *operate.Operator) (err error) {
-		all, err = op.Retain(ctx, dryRun, operate.PageAuthor(ctx))
-		return err
-	})
-	return all, err
-}
-
-// removed counts rows and partitions.
-func removed(all []adapters.RetentionStats) (rows, partitions int) {
-	for _, s := range all {
-		rows, partitions = rows+int(s.Rows), partitions+int(s.Partitions)
-	}
-	return rows, partitions
-}
-
-// removedText says how many rows and partitions are removed.
-func removedText(rows, partitions int) string {
-	text := plural(rows, "row", "rows")
-	if partitions > 0 {
-		text = plural(partitions, "partition", "partitions") + " and " + text
-	}
-	return text
-}
-
-func (s *pages) confirmRetain(ctx context.Context, d *confirmData) error {
-	all, err := s.retained(ctx, true)
-	rows, partitions := removed(all)
-	d.Count, d.Verb, d.Grave, d.Back = rows, "Remove "+removedText(rows, partitions), true, "/retention"
-	if rows+partitions == 0 {
-		d.Nothing = "Nothing to remove: no row is old enough and settled by all routes."
-	}
-	d.Undone = []string{"All routes have settled them and they are older than the source keeps rows. A running relay removes them by itself; this does it now, with what became old enough meanwhile.",
-		"This cannot be undone: no seek delivers them again."}
-	return err
-}
-
-func (s *pages) retain(ctx context.Context) (said string, err error) {
-	all, err := s.retained(ctx, false)
-	rows, partitions := removed(all)
-	if server.StatusOf(err) == http.StatusServiceUnavailable && rows+partitions > 0 {
-		return "Removed " + removedText(rows, partitions) + ". The time of a request was over: there may be more.", nil
-	}
-	return "Removed " + removedText(rows, partitions) + ".", err
 }

@@ -5,37 +5,22 @@ import (
 	"html/template"
 	"math"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/outriderhq/outrider/admin/action"
 	"github.com/outriderhq/outrider/admin/status"
 )
 
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"num": number, "numf": rate, "ago": ago, "exact": exact, "iso": iso, "dur": duration, "esc": url.PathEscape,
-	"tone": tone, "label": label, "plural": plural, "query": query, "bytes": size, "join": strings.Join, "deref": deref[int], "derefd": deref[time.Duration], "dereff": deref[float64],
-	"capital": capital, "args": func(values ...any) []any { return values }, "plus": plus, "when": when,
-}
-
-// number writes a number with its thousands apart.
-func number(n any) string {
-	text := fmt.Sprint(n)
-	digits, sign := strings.TrimPrefix(text, "-"), ""
-	if digits != text {
-		sign = "-"
-	}
-	var b strings.Builder
-	for i, c := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return sign + b.String()
+	"tone": tone, "label": label, "plural": action.Plural, "query": query, "bytes": size, "join": strings.Join, "deref": deref[int], "derefd": deref[time.Duration], "dereff": deref[float64],
+	"capital": capital, "args": func(values ...any) []any { return values }, "plus": action.AtLeast, "when": when,
 }
 
 // rate writes messages a second.
@@ -49,14 +34,6 @@ func rate(f float64) string {
 		return strconv.FormatFloat(f, 'f', 1, 64)
 	}
 	return number(int64(math.Round(f)))
-}
-
-// plus writes a count that may be too low.
-func plus(n int, more bool) string {
-	if more {
-		return "over " + number(n)
-	}
-	return number(n)
 }
 
 func deref[T any](p *T) (v T) {
@@ -161,14 +138,6 @@ func capital(text string) string {
 	return strings.TrimSpace(string(unicode.ToUpper(r)) + first[n:] + " " + rest)
 }
 
-// plural counts things.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return number(n) + " " + many
-}
-
 // link is a path of ours, or a query, that is encoded already.
 type link = template.URL
 
@@ -217,4 +186,13 @@ func label(state any) string {
 		return l
 	}
 	return text
+}
+
+// number writes a number with its thousands apart.
+func number(n any) string {
+	v := reflect.ValueOf(n)
+	if v.CanInt() {
+		return action.Thousands(int(v.Int()))
+	}
+	return action.Thousands(int(v.Uint()))
 }

@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
@@ -177,10 +175,10 @@ func (s *pages) answer(w http.ResponseWriter, r *http.Request, f func(*http.Requ
 func checked(r *http.Request) error {
 	if r.Method == http.MethodPost {
 		if err := r.ParseForm(); err != nil {
-			return failed(http.StatusBadRequest, "the form cannot be read: %v", err)
+			return server.Failed(http.StatusBadRequest, "the form cannot be read: %v", err)
 		}
 		if !server.ValidForm(r.Context(), r.PostFormValue("form")) {
-			return failed(http.StatusForbidden, "this form is not valid any more: open the page again")
+			return server.Failed(http.StatusForbidden, "this form is not valid any more: open the page again")
 		}
 	} else {
 		r.Form = r.URL.Query()
@@ -188,7 +186,7 @@ func checked(r *http.Request) error {
 	for name, values := range r.Form {
 		for _, v := range values {
 			if !utf8.ValidString(v) || len(v) > 4000 || strings.ContainsFunc(v, func(c rune) bool { return c != '\n' && c != '\r' && c != '\t' && unicode.IsControl(c) }) {
-				return failed(http.StatusUnprocessableEntity, "%s has control characters, is too long, or is not UTF-8", name)
+				return server.Failed(http.StatusUnprocessableEntity, "%s has control characters, is too long, or is not UTF-8", name)
 			}
 		}
 	}
@@ -221,36 +219,21 @@ func (s *pages) render(w http.ResponseWriter, r *http.Request, p *page) {
 // relative is what the template "time" writes of a time relative to now.
 var relative = regexp.MustCompile(`<span class="rel">[^<]*</span>`)
 
-// problem is an error with its status.
-type problem struct {
-	status int
-	text   string
-}
-
-func (p *problem) Error() string { return p.text }
-
-func failed(status int, format string, args ...any) error {
-	return &problem{status, fmt.Sprintf(format, args...)}
-}
-
 // fail shows an error as a page.
 func (s *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p, ok := errors.AsType[*problem](err)
-	if !ok {
-		p = &problem{server.StatusOf(err), err.Error()}
-	}
-	s.render(w, r, &page{Name: "problem", Title: http.StatusText(p.status), Data: p.text, status: p.status})
+	status := server.StatusOf(err)
+	s.render(w, r, &page{Name: "problem", Title: http.StatusText(status), Data: err.Error(), status: status})
 }
 
 // unknown answers paths that there are not.
 func (s *pages) unknown(*http.Request) (*page, error) {
-	return nil, failed(http.StatusNotFound, "there is no such page")
+	return nil, server.Failed(http.StatusNotFound, "there is no such page")
 }
 
 // need refuses callers without a role.
 func need(r *http.Request, role operate.Role) error {
 	if who := operate.CallerOf(r.Context()); who.Role < role {
-		return failed(http.StatusForbidden, "this needs the role %s, and you have %s: %s", role, who.Role, who.HowToGet(role))
+		return server.Failed(http.StatusForbidden, "this needs the role %s, and you have %s: %s", role, who.Role, who.HowToGet(role))
 	}
 	return nil
 }

@@ -35,23 +35,6 @@ restarts, changes each message once, and is kept for 30 days after its end.`,
 	return c
 }
 
-func (a *app) operationListCommand() *cobra.Command {
-	var f adapters.OperationFilter
-	c := &cobra.Command{Use: "list", Short: "List operations, the newest first", Args: noArgs}
-	c.Flags().BoolVar(&f.Active, "active", false, "only those that are planned or running")
-	c.Flags().IntVarP(&f.Limit, "limit", "n", adapters.DefaultParkedList, "maximum number of operations to list")
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if f.Limit < 1 {
-			return wrong("--limit must be at least 1")
-		}
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			return a.listOperations(c.Context(), op, f, out.json())
-		})
-	}
-	return c
-}
-
 func (a *app) listOperations(ctx context.Context, op *operate.Operator, f adapters.OperationFilter, machine bool) error {
 	found, err := op.Operations(ctx, f)
 	if err != nil {
@@ -81,21 +64,6 @@ func left(o *adapters.Operation) string {
 		return ""
 	}
 	return rough(time.Duration(float64(o.Remaining()) / pace * float64(time.Second)))
-}
-
-func (a *app) operationShowCommand() *cobra.Command {
-	c := &cobra.Command{Use: "show ID", Short: "Show an operation and its progress", Args: cobra.ExactArgs(1)}
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			o, err := op.Operation(c.Context(), args[0])
-			if err != nil {
-				return unknownOperation(err)
-			}
-			return a.showOperation(&o, out.json())
-		})
-	}
-	return c
 }
 
 func (a *app) showOperation(o *adapters.Operation, machine bool) error {
@@ -163,67 +131,6 @@ func about(o *adapters.Operation) string {
 	return strings.Join(parts, ", ")
 }
 
-func (a *app) operationStopCommand() *cobra.Command {
-	var by string
-	c := &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop an operation after its current step",
-		Long:  "Stops an operation, in whichever process runs it. Changes already made stay; \"outrider operations resume\" resumes it.",
-		Args:  cobra.ExactArgs(1),
-	}
-	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			changed, err := op.StopOperation(c.Context(), args[0], cmp.Or(by, currentUser()))
-			if err != nil {
-				return unknownOperation(err)
-			}
-			o, err := op.Operation(c.Context(), args[0])
-			switch {
-			case err != nil || out.json():
-				return errors.Join(err, a.showOperation(&o, true))
-			case !changed:
-				fmt.Fprintf(a.out, "operation %s is not running: it is %s\n", o.ID, o.State)
-			default:
-				fmt.Fprintf(a.out, "operation %s stopped: %d of %s %s\n", o.ID, o.Done, counted(o.Total, unitOf(&o)), done(o.Kind))
-			}
-			return nil
-		})
-	}
-	return c
-}
-
-func (a *app) operationResumeCommand() *cobra.Command {
-	var by string
-	var detach bool
-	c := &cobra.Command{
-		Use:   "resume ID",
-		Short: "Resume a stopped or failed operation",
-		Args:  cobra.ExactArgs(1),
-	}
-	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
-	detachFlag(c, &detach)
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			changed, err := op.ResumeOperation(c.Context(), args[0], cmp.Or(by, currentUser()))
-			if err != nil {
-				return unknownOperation(err)
-			}
-			o, err := op.Operation(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if !changed && !o.State.Active() {
-				return fmt.Errorf("operation %s cannot be resumed: it is %s", o.ID, o.State)
-			}
-			return a.followOperations(c.Context(), op, []adapters.Operation{o}, detach, out.json())
-		})
-	}
-	return c
-}
-
 func detachFlag(c *cobra.Command, detach *bool) {
 	c.Flags().BoolVar(detach, "detach", false, "leave the work to a running relay and return at once")
 }
@@ -232,14 +139,6 @@ func detachFlag(c *cobra.Command, detach *bool) {
 func done(kind adapters.OperationKind) string {
 	return map[adapters.OperationKind]string{adapters.OperationRedrive: "redriven", adapters.OperationSkip: "skipped",
 		adapters.OperationPurge: "purged", adapters.OperationSeek: "moved"}[kind]
-}
-
-// unknownOperation makes an operation that does not exist the caller's mistake.
-func unknownOperation(err error) error {
-	if errors.Is(err, adapters.ErrNoOperation) {
-		return wrongError{err}
-	}
-	return err
 }
 
 // followOperations works operations to their end, or leaves them to a relay. A signal stops them.
@@ -327,4 +226,77 @@ func (a *app) followOperation(ctx context.Context, op *operate.Operator, o *adap
 		fmt.Fprintln(a.err)
 	}
 	return *last.Load(), err
+}
+
+func (a *app) operationListCommand() *cobra.Command {
+	var f adapters.OperationFilter
+	c := &cobra.Command{Use: "list", Short: "List operations, the newest first", Args: noArgs}
+	c.Flags().BoolVar(&f.Active, "active", false, "only those that are planned or running")
+	c.Flags().IntVarP(&f.Limit, "limit", "n", adapters.DefaultParkedList, "maximum number of operations to list")
+	a.stateCommand(c, func(c *stateCall) (any, error) { return nil, c.listOperations(c.ctx, c.op, f, c.machine) })
+	return checked(c, func() error {
+		if f.Limit < 1 {
+			return wrong("--limit must be at least 1")
+		}
+		return nil
+	})
+}
+
+func (a *app) operationShowCommand() *cobra.Command {
+	c := &cobra.Command{Use: "show ID", Short: "Show an operation and its progress", Args: cobra.ExactArgs(1)}
+	return a.stateCommand(c, func(c *stateCall) (any, error) {
+		o, err := c.op.Operation(c.ctx, c.args[0])
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.showOperation(&o, c.machine)
+	})
+}
+
+func (a *app) operationStopCommand() *cobra.Command {
+	return a.actionCommand(&cobra.Command{
+		Use:   "stop ID",
+		Short: "Stop an operation after its current step",
+		Long:  "Stops an operation, in whichever process runs it. Changes already made stay; \"outrider operations resume\" resumes it.",
+		Args:  cobra.ExactArgs(1),
+	}, false, func(c *stateCall) (any, error) {
+		changed, err := c.op.StopOperation(c.ctx, c.args[0], c.by)
+		if err != nil {
+			return nil, err
+		}
+		o, err := c.op.Operation(c.ctx, c.args[0])
+		switch {
+		case err != nil:
+			return nil, err
+		case changed:
+			c.say(fmt.Sprintf("operation %s stopped: %d of %s %s", o.ID, o.Done, counted(o.Total, unitOf(&o)), done(o.Kind)))
+		default:
+			c.say(fmt.Sprintf("operation %s is not running: it is %s", o.ID, o.State))
+		}
+		return operate.ViewOperation(&o), nil
+	})
+}
+
+func (a *app) operationResumeCommand() *cobra.Command {
+	var detach bool
+	c := &cobra.Command{
+		Use:   "resume ID",
+		Short: "Resume a stopped or failed operation",
+		Args:  cobra.ExactArgs(1),
+	}
+	detachFlag(c, &detach)
+	return a.actionCommand(c, false, func(c *stateCall) (any, error) {
+		changed, err := c.op.ResumeOperation(c.ctx, c.args[0], c.by)
+		if err != nil {
+			return nil, err
+		}
+		o, err := c.op.Operation(c.ctx, c.args[0])
+		switch {
+		case err != nil:
+			return nil, err
+		case !changed && !o.State.Active():
+			return nil, fmt.Errorf("operation %s cannot be resumed: it is %s", o.ID, o.State)
+		}
+		return nil, c.followOperations(c.ctx, c.op, []adapters.Operation{o}, detach, c.machine)
+	})
 }

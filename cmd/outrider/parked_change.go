@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,11 +300,4 @@ func (a *app) confirm(question string) bool {
 	fmt.Fprint(a.err, question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n') // no answer is a no
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
-}
-
-func currentUser() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return "unknown"
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,37 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin/operate"
-	"github.com/outriderhq/outrider/config"
 )
-
-func (a *app) retentionCommand() *cobra.Command {
-	var once bool
-	var by string
-	c := &cobra.Command{
-		Use:   "retention",
-		Short: "Show which rows of the outbox tables retention would remove, or remove them now",
-		Long: `Counts the rows or partitions that retention would remove now from each source, and
-shows which routes still need others. With --once it removes them. A running instance
-removes them automatically.`,
-		Args: noArgs,
-	}
-	c.Flags().BoolVar(&once, "once", false, "remove them now")
-	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			all, err := op.Retain(c.Context(), !once, cmp.Or(by, currentUser()))
-			if err != nil {
-				return err
-			}
-			if out.json() {
-				return a.printJSON(map[string]any{"removed": once, "retention": operate.ViewRetention(all)})
-			}
-			return a.printRetention(all, once)
-		})
-	}
-	return c
-}
 
 func (a *app) printRetention(all []adapters.RetentionStats, once bool) error {
 	if len(all) == 0 {
@@ -94,4 +63,27 @@ func heldBy(held map[string]time.Duration) string {
 		text += route + " for " + rough(held[route])
 	}
 	return text
+}
+
+func (a *app) retentionCommand() *cobra.Command {
+	var once bool
+	c := &cobra.Command{
+		Use:   "retention",
+		Short: "Show which rows of the outbox tables retention would remove, or remove them now",
+		Long: `Counts the rows or partitions that retention would remove now from each source, and
+shows which routes still need others. With --once it removes them. A running instance
+removes them automatically.`,
+		Args: noArgs,
+	}
+	c.Flags().BoolVar(&once, "once", false, "remove them now")
+	return a.actionCommand(c, false, func(c *stateCall) (any, error) {
+		all, err := c.op.Retain(c.ctx, !once, c.by)
+		if err == nil && !c.machine {
+			err = c.printRetention(all, once)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"removed": once, "retention": operate.ViewRetention(all)}, nil
+	})
 }

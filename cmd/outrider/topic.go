@@ -1,30 +1,17 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/admin/operate"
-	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) topicCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "topic", Short: "Create topics that destinations deliver to"}, a.topicCreateCommand())
 }
 
-// topicOrder is a call of topic create.
-type topicOrder struct {
-	destination, by string
-	topic           adapters.NewTopic
-	yes, machine    bool
-}
-
 func (a *app) topicCreateCommand() *cobra.Command {
-	var o topicOrder
+	var topic adapters.NewTopic
 	c := &cobra.Command{
 		Use:   "create DESTINATION TOPIC",
 		Short: "Create a Kafka topic that a destination may deliver to",
@@ -34,48 +21,39 @@ wait for the topic are sent within five seconds.`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeDestinations,
 	}
 	flags := c.Flags()
-	flags.IntVar(&o.topic.Partitions, "partitions", 0, "number of partitions; 0: the brokers' default")
-	flags.IntVar(&o.topic.Replicas, "replicas", 0, "replicas of each partition; 0: the brokers' default")
-	flags.BoolVar(&o.topic.DryRun, "dry-run", false, "only ask the brokers whether they would create it")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
-	flags.StringVar(&o.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		o.destination, o.topic.Name, o.machine = args[0], args[1], out.json()
-		if o.topic.Partitions < 0 || o.topic.Partitions > 10_000 || o.topic.Replicas < 0 || o.topic.Replicas > 100 {
+	flags.IntVar(&topic.Partitions, "partitions", 0, "number of partitions; 0: the brokers' default")
+	flags.IntVar(&topic.Replicas, "replicas", 0, "replicas of each partition; 0: the brokers' default")
+	flags.BoolVar(&topic.DryRun, "dry-run", false, "only ask the brokers whether they would create it")
+	a.actionCommand(c, true, func(c *stateCall) (any, error) { return createTopic(c, topic) })
+	return checked(c, func() error {
+		if topic.Partitions < 0 || topic.Partitions > 10_000 || topic.Replicas < 0 || topic.Replicas > 100 {
 			return wrong("--partitions is from 1 to 10000, --replicas from 1 to 100")
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error { return a.createTopic(c.Context(), op, o) })
-	}
-	return c
+		return nil
+	})
 }
 
-func (a *app) createTopic(ctx context.Context, op *operate.Operator, o topicOrder) error {
-	check := o.topic
+func createTopic(c *stateCall, topic adapters.NewTopic) (any, error) {
+	topic.Name = c.args[1]
+	check := topic
 	check.DryRun = true
-	created, err := op.CreateTopic(ctx, o.destination, check, "")
-	if err != nil {
-		return err
-	}
-	if created && !o.topic.DryRun {
-		if err := a.agree(o.yes, "create topic "+o.topic.Name+"? [y/N] "); err != nil {
-			return err
-		}
-		if created, err = op.CreateTopic(ctx, o.destination, o.topic, cmp.Or(o.by, currentUser())); err != nil {
-			return err
+	created, err := c.op.CreateTopic(c.ctx, c.args[0], check, "")
+	if err == nil && created && !topic.DryRun {
+		if err = c.agree("create topic " + topic.Name); err == nil {
+			created, err = c.op.CreateTopic(c.ctx, c.args[0], topic, c.by)
 		}
 	}
 	switch {
-	case o.machine:
-		return a.printJSON(map[string]any{"topic": o.topic.Name, "created": created, "dry_run": o.topic.DryRun})
+	case err != nil:
+		return nil, err
 	case !created:
-		fmt.Fprintln(a.out, "nothing was changed: topic "+o.topic.Name+" exists")
-	case o.topic.DryRun:
-		fmt.Fprintln(a.out, "the brokers would create topic "+o.topic.Name+"; nothing was changed")
+		c.say("nothing was changed: topic " + topic.Name + " exists")
+	case topic.DryRun:
+		c.say("the brokers would create topic " + topic.Name + "; nothing was changed")
 	default:
-		fmt.Fprintln(a.out, "created topic "+o.topic.Name)
+		c.say("created topic " + topic.Name)
 	}
-	return nil
+	return map[string]any{"topic": topic.Name, "created": created, "dry_run": topic.DryRun}, nil
 }
 
 func (a *app) completeDestinations(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,34 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider/admin/operate"
-	"github.com/outriderhq/outrider/config"
 )
-
-func (a *app) transactionsCommand() *cobra.Command {
-	var source string
-	c := group(&cobra.Command{
-		Use:   "transactions",
-		Short: "List transactions that rows wait for, and end one",
-		Long: `Lists the transactions of other programs that have been open for 5 minutes in the
-databases of PostgreSQL sources. Rows that such a transaction has written are not
-delivered before it ends, and dead row versions cannot be removed.`,
-	}, a.transactionEndCommand())
-	c.Flags().StringVar(&source, "source", "", "only those in the database of this source")
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			open, err := op.Transactions(c.Context(), source)
-			if err != nil {
-				return err
-			}
-			if out.json() {
-				return a.printJSON(map[string]any{"transactions": open})
-			}
-			return a.printTransactions(open)
-		})
-	}
-	return c
-}
 
 func (a *app) printTransactions(open []operate.Transaction) error {
 	if len(open) == 0 {
@@ -52,9 +23,30 @@ func (a *app) printTransactions(open []operate.Transaction) error {
 	return a.printTable([]string{"ID", "SOURCE", "APPLICATION", "USER", "OPEN", "STATE", "STATEMENT"}, cells)
 }
 
+func (a *app) transactionsCommand() *cobra.Command {
+	var source string
+	c := group(&cobra.Command{
+		Use:   "transactions",
+		Short: "List transactions that rows wait for, and end one",
+		Long: `Lists the transactions of other programs that have been open for 5 minutes in the
+databases of PostgreSQL sources. Rows that such a transaction has written are not
+delivered before it ends, and dead row versions cannot be removed.`,
+	}, a.transactionEndCommand())
+	c.Flags().StringVar(&source, "source", "", "only those in the database of this source")
+	return a.stateCommand(c, func(c *stateCall) (any, error) {
+		open, err := c.op.Transactions(c.ctx, source)
+		if err == nil && !c.machine {
+			err = c.printTransactions(open)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"transactions": open}, nil
+	})
+}
+
 func (a *app) transactionEndCommand() *cobra.Command {
-	var yes bool
-	var source, by string
+	var source string
 	c := &cobra.Command{
 		Use:   "end ID",
 		Short: "Roll back a transaction by ending its session",
@@ -64,43 +56,33 @@ its session has begun another one, nothing is changed. Outrider's own sessions a
 ended. The role needs pg_signal_backend to end sessions of other roles.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	flags := c.Flags()
-	flags.StringVar(&source, "source", "", "look for it only in the database of this source")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
-	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
-	out := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			return a.endTransaction(c.Context(), op, source, args[0], cmp.Or(by, currentUser()), yes, out.json())
-		})
-	}
-	return c
+	c.Flags().StringVar(&source, "source", "", "look for it only in the database of this source")
+	return a.actionCommand(c, true, func(c *stateCall) (any, error) { return endTransaction(c, source) })
 }
 
-func (a *app) endTransaction(ctx context.Context, op *operate.Operator, source, id, by string, yes, machine bool) error {
-	open, err := op.Transactions(ctx, source)
+func endTransaction(c *stateCall, source string) (any, error) {
+	id := c.args[0]
+	open, err := c.op.Transactions(c.ctx, source)
 	i := slices.IndexFunc(open, func(t operate.Transaction) bool { return t.ID == id })
 	var ended *operate.Transaction
 	if i >= 0 {
-		if !machine {
-			err = a.printTransactions(open[i : i+1])
+		if err = nil; !c.machine {
+			err = c.printTransactions(open[i : i+1])
 		}
 		if err == nil {
-			err = a.agree(yes, "roll back transaction "+id+"? [y/N] ")
+			err = c.agree("roll back transaction " + id)
 		}
 		if err == nil {
-			ended, err = op.EndTransaction(ctx, source, id, by)
+			ended, err = c.op.EndTransaction(c.ctx, source, id, c.by)
 		}
 	}
 	switch {
 	case err != nil:
-		return err
-	case machine:
-		return a.printJSON(map[string]any{"id": id, "ended": ended != nil})
+		return nil, err
 	case ended == nil:
-		fmt.Fprintln(a.out, "nothing was changed: it has ended already")
+		c.say("nothing was changed: it has ended already")
 	default:
-		fmt.Fprintln(a.out, "ended: process "+strconv.Itoa(ended.Process)+"; its transaction is rolled back")
+		c.say("ended: process " + strconv.Itoa(ended.Process) + "; its transaction is rolled back")
 	}
-	return nil
+	return map[string]any{"id": id, "ended": ended != nil}, nil
 }

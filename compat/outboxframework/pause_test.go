@@ -59,7 +59,7 @@ func TestG2_G13_APausedGroupGetsNothingFromTheHotPath(t *testing.T) {
 		}
 	}
 
-	_, err = op.ResumeGroup(t.Context(), outboxframework.Route, "USER:paused", "test")
+	_, err = op.Resume(t.Context(), adapters.Pause{Route: outboxframework.Route, Group: "USER:paused", By: "test"})
 	must(t, err)
 	for _, id := range want {
 		a.await(id, "1 0")

@@ -43,7 +43,7 @@ func (c *commanded) pause() {
 
 func (c *commanded) resume() {
 	c.Helper()
-	changed, err := c.op.Resume(c.Context(), ofKafka, "", "test")
+	changed, err := c.op.Resume(c.Context(), adapters.Pause{Route: ofKafka, By: "test"})
 	must(c.T, err)
 	if !changed {
 		c.Error("the route is said not to be paused")

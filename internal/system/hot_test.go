@@ -226,9 +226,9 @@ func TestG1_G2_G3_HotPathsAmongOperatorsAndInstances(t *testing.T) {
 		_, err = op.Pause(t.Context(), adapters.Pause{Route: "all"})
 		must(t, err)
 		time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
-		_, err = op.Resume(t.Context(), "all", "", "test")
+		_, err = op.Resume(t.Context(), adapters.Pause{Route: "all", By: "test"})
 		must(t, err)
-		_, err = op.ResumeGroup(t.Context(), "all", "shop-3", "test")
+		_, err = op.Resume(t.Context(), adapters.Pause{Route: "all", Group: "shop-3", By: "test"})
 		must(t, err)
 	}
 	b.stop()

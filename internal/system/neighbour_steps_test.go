@@ -198,7 +198,7 @@ func (n *neighbour) pauseRoute() {
 	n.publish(n.other(), 3)
 	time.Sleep(time.Duration(n.random.IntN(800)) * time.Millisecond)
 	n.publish(n.other(), 3)
-	_, err = n.op.Resume(n.Context(), "all", "", "test")
+	_, err = n.op.Resume(n.Context(), adapters.Pause{Route: "all", By: "test"})
 	must(n.T, err)
 }
 
@@ -223,7 +223,7 @@ func (n *neighbour) resumeBehindALock() {
 	time.Sleep(time.Duration(100+n.random.IntN(300)) * time.Millisecond)
 	resumed := make(chan error, 1)
 	go func() { // SQLite has one lock for the table and the pauses
-		_, err := n.op.ResumeGroup(n.Context(), "all", named, "test")
+		_, err := n.op.Resume(n.Context(), adapters.Pause{Route: "all", Group: named, By: "test"})
 		resumed <- err
 	}()
 	time.Sleep(noticed + time.Duration(n.random.IntN(300))*time.Millisecond)

@@ -172,7 +172,7 @@ routes: {work: {from: app, to: bus, middleware: [{retry: {attempts: 50, base: 20
 	g.shut = ""
 	g.mu.Unlock()
 	asOperator(t, cfg, func(op *operate.Operator) {
-		_, err := op.ResumeGroup(t.Context(), "work", name, "test")
+		_, err := op.Resume(t.Context(), adapters.Pause{Route: "work", Group: name, By: "test"})
 		must(t, err)
 	})
 	arrived("the group", 3*each, paused)

@@ -444,7 +444,7 @@ func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
 		}
 		release()
 		j.publish(true, event{N: 4, Group: "g1"})
-		if ok, err := op.ResumeGroup(t.Context(), "work", "g1", "me"); err != nil || !ok {
+		if ok, err := op.Resume(t.Context(), adapters.Pause{Route: "work", Group: "g1", By: "me"}); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 		eventually(t, "all are jobs", func() bool { return j.jobsOf(4) == 1 })

@@ -359,7 +359,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 			t.Error(err)
 		}
 	}
-	_, err = op.Resume(ctx, "all", "", "me")
+	_, err = op.Resume(ctx, adapters.Pause{Route: "all", By: "me"})
 	must(t, err)
 	_, err = op.Forget(ctx, "all", true, "me")
 	must(t, err)
