@@ -10,11 +10,11 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
-// operators makes what is the same for all databases.
-func (s *Store) operators() state.Operators {
-	return state.NewOperators(state.Database{
+// database says how what is the same for all databases reaches this one.
+func (s *Store) database() state.Database {
+	return state.Database{
 		Dialect: dialect, Pool: state.SQLTx{DB: s.db}, Transact: state.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move, EndSession: s.endSession,
-	})
+	}
 }
 
 // dialect is MySQL's SQL for parked messages, pauses and lanes.

@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.Operators = s.operators()
+	s.Operators = state.NewOperators(s.database())
 	var database sql.NullString
 	if err := db.QueryRowContext(ctx, "SELECT database()").Scan(&database); err != nil {
 		return nil, errors.Join(stateError("connect", err), s.Close())

@@ -10,11 +10,11 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
-// operators makes what is the same for all databases.
-func (s *Store) operators() state.Operators {
-	return state.NewOperators(state.Database{
+// database says how what is the same for all databases reaches this one.
+func (s *Store) database() state.Database {
+	return state.Database{
 		Dialect: dialect, Pool: state.SQLTx{DB: joining{s}}, Transact: state.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
-	})
+	}
 }
 
 // sqlNow is the clock of SQL in microseconds; it has milliseconds only.

@@ -62,7 +62,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sqlite state: open %s (the directory must exist and be writable): %w", cfg.Path, err)
 	}
 	s := &Store{db: db, path: cfg.Path}
-	s.Operators = s.operators()
+	s.Operators = state.NewOperators(s.database())
 	return s, nil
 }
 
