@@ -47,6 +47,13 @@ func (d Dialect) New(template string, names Names, args ...any) *Statement {
 	return s.And(template, args...)
 }
 
+// Raw is a statement as the database takes it.
+func Raw(text string, args ...any) *Statement {
+	s := &Statement{Args: args}
+	s.text.WriteString(text)
+	return s
+}
+
 // And appends to a statement, with the names of [Dialect.New].
 func (s *Statement) And(template string, args ...any) *Statement {
 	next := 0

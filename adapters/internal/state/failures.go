@@ -1,8 +1,10 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,19 +19,35 @@ const (
 	failuresGlanced = 100     // messages of each that say which groups are the largest
 	failuresCounted = 200_000 // messages that are counted, over all groups that are shown
 	failuresUnnamed = 10_000  // messages that an earlier version has parked
+	failuresAtOnce  = 50      // groups of one statement without [Dialect.SkipScan]
 )
 
 // CountFailures implements [adapters.OperatorStore]: it finds the groups by skipping from one to
 // the next in their index.
-func CountFailures(ctx context.Context, d Dialect, tx Tx, route string, most int) (out []adapters.ParkedFailure, more bool, err error) {
-	names, more, err := failureNames(ctx, d, tx, route, most)
+func (o *Operators) CountFailures(ctx context.Context, route string, most int) ([]adapters.ParkedFailure, bool, error) {
+	failures, more, err := o.db.countFailures(ctx, route, most)
+	if err != nil {
+		return nil, false, o.db.Wrap("count the errors of parked messages", err)
+	}
+	return failures, more, nil
+}
+
+func (db *Database) countFailures(ctx context.Context, route string, most int) (out []adapters.ParkedFailure, more bool, err error) {
+	first, last := int64(0), int64(math.MaxInt64)
+	if route != "" {
+		first, last = FailuresOf(route)
+	}
+	names, err := db.failureNames(ctx, first, last)
 	if err != nil {
 		return nil, false, err
+	}
+	if more = len(names) > most; more {
+		names = names[:most]
 	}
 	limit := min(max(failuresCounted/max(len(names), 1), failuresGlanced), failuresCounted/2)
 	index := map[int64]int{}
 	for _, name := range names {
-		f, err := failure(ctx, d, tx, name, limit)
+		f, err := db.failure(ctx, name, limit)
 		if err != nil {
 			return nil, false, err
 		}
@@ -38,10 +56,10 @@ func CountFailures(ctx context.Context, d Dialect, tx Tx, route string, most int
 			out = append(out, f)
 		}
 	}
-	if d.MySQL { // no earlier version has parked anything there
+	if !db.Unnamed {
 		return out, more, nil
 	}
-	unnamed, others, err := unnamedFailures(ctx, d, tx, route)
+	unnamed, others, err := db.unnamedFailures(ctx, route)
 	for _, f := range unnamed {
 		i, known := index[f.Name]
 		if !known {
@@ -53,43 +71,55 @@ func CountFailures(ctx context.Context, d Dialect, tx Tx, route string, most int
 	return out, more || others, err
 }
 
-// failureNames finds the largest groups; more reports that there are others.
-func failureNames(ctx context.Context, d Dialect, tx Tx, route string, most int) (names []int64, more bool, err error) {
-	first, last := int64(0), int64(math.MaxInt64)
-	if route != "" {
-		first, last = FailuresOf(route)
-	}
-	if d.MySQL {
-		return failureNamesMySQL(ctx, d, tx, first, last, most)
-	}
-	s := &Statement{dialect: d}
-	s.add(`WITH RECURSIVE walk(name) AS (
-    SELECT min(failure) FROM outrider_parked WHERE failure >= % AND failure <= %
-    UNION ALL
-    SELECT (SELECT min(p.failure) FROM outrider_parked p WHERE p.failure > w.name AND p.failure <= %) FROM walk w WHERE w.name IS NOT NULL
-), named AS (SELECT name FROM walk WHERE name IS NOT NULL LIMIT %)
-SELECT n.name, (SELECT count(*) FROM (SELECT 1 FROM outrider_parked p WHERE p.failure = n.name LIMIT %) x) AS seen
-FROM named n ORDER BY seen DESC, n.name`, first, last, last, failuresWalked+1, failuresGlanced)
-	err = tx.Each(ctx, s, func(scan func(...any) error) error {
+// failureNames finds groups, the largest first.
+func (db *Database) failureNames(ctx context.Context, first, last int64) (names []int64, err error) {
+	seen := map[int64]int{}
+	glance := func(scan func(...any) error) error {
 		var name int64
-		var seen int
-		err := scan(&name, &seen)
-		names = append(names, name)
+		var n int
+		err := scan(&name, &n)
+		names, seen[name] = append(names, name), n
 		return err
-	})
-	if more = len(names) > most; more {
-		names = names[:most]
 	}
-	return names, more, err
+	if db.SkipScan {
+		err = db.Pool.Each(ctx, db.query(`WITH RECURSIVE walk(name) AS (
+    SELECT min(failure) FROM outrider_parked WHERE failure >= ? AND failure <= ?
+    UNION ALL
+    SELECT (SELECT min(p.failure) FROM outrider_parked p WHERE p.failure > w.name AND p.failure <= ?) FROM walk w WHERE w.name IS NOT NULL
+), named AS (SELECT name FROM walk WHERE name IS NOT NULL LIMIT ?)
+SELECT n.name, (SELECT count(*) FROM (SELECT 1 FROM outrider_parked p WHERE p.failure = n.name LIMIT ?) x) AS seen
+FROM named n ORDER BY seen DESC, n.name`, first, last, last, failuresWalked+1, failuresGlanced), glance)
+		return names, err
+	}
+	var found []int64
+	err = db.Pool.Each(ctx, db.query("SELECT DISTINCT failure FROM outrider_parked WHERE failure >= ? AND failure <= ? ORDER BY failure LIMIT ?", first, last, failuresWalked+1),
+		func(scan func(...any) error) error {
+			var name int64
+			err := scan(&name)
+			found = append(found, name)
+			return err
+		})
+	for chunk := range slices.Chunk(found, failuresAtOnce) {
+		if err != nil {
+			return nil, err
+		}
+		s, union := db.query(""), ""
+		for _, name := range chunk {
+			s.And(union+"SELECT ? AS name, (SELECT count(*) FROM (SELECT 1 FROM outrider_parked WHERE failure = ? LIMIT ?) AS x) AS seen", name, name, failuresGlanced)
+			union = " UNION ALL "
+		}
+		err = db.Pool.Each(ctx, s, glance)
+	}
+	slices.SortFunc(names, func(a, b int64) int { return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a, b)) })
+	return names, err
 }
 
 // failure counts the messages of one group, up to a limit.
-func failure(ctx context.Context, d Dialect, tx Tx, name int64, limit int) (f adapters.ParkedFailure, err error) {
+func (db *Database) failure(ctx context.Context, name int64, limit int) (f adapters.ParkedFailure, err error) {
 	f = adapters.ParkedFailure{Name: name, ByStatus: map[adapters.ParkedStatus]int{}}
-	s := &Statement{dialect: d}
-	s.add("SELECT status, count(*), "+d.micros("min(parked_at)")+", "+d.micros("max(parked_at)")+
-		" FROM (SELECT status, parked_at FROM outrider_parked WHERE failure = % LIMIT %) AS f GROUP BY status", name, limit+1)
-	err = tx.Each(ctx, s, func(scan func(...any) error) error {
+	s := db.query("SELECT status, count(*), "+db.micros("min(parked_at)")+", "+db.micros("max(parked_at)")+
+		" FROM (SELECT status, parked_at FROM outrider_parked WHERE failure = ? LIMIT ?) AS f GROUP BY status", name, limit+1)
+	err = db.Pool.Each(ctx, s, func(scan func(...any) error) error {
 		var part adapters.ParkedFailure
 		var status string
 		var first, last int64
@@ -103,29 +133,27 @@ func failure(ctx context.Context, d Dialect, tx Tx, name int64, limit int) (f ad
 		return f, err
 	}
 	if f.More = f.Count > limit; f.More {
-		if err := failureEnds(ctx, d, tx, &f); err != nil {
+		if err := db.failureEnds(ctx, &f); err != nil {
 			return f, err
 		}
 	}
-	s = &Statement{dialect: d}
-	s.add("SELECT route, event_type, last_error FROM outrider_parked WHERE failure = % ORDER BY slot DESC, seq DESC LIMIT 1", name)
-	err = tx.Each(ctx, s, func(scan func(...any) error) error { return scan(&f.Route, &f.Type, &f.Error) })
+	s = db.query("SELECT route, event_type, last_error FROM outrider_parked WHERE failure = ? ORDER BY slot DESC, seq DESC LIMIT 1", name)
+	err = db.Pool.Each(ctx, s, func(scan func(...any) error) error { return scan(&f.Route, &f.Type, &f.Error) })
 	f.Type = Unpack(f.Type)
 	return f, err
 }
 
 // failureEnds finds the first and the last message of a group that was not counted whole: of
 // each slot they have the least and the largest seq.
-func failureEnds(ctx context.Context, d Dialect, tx Tx, f *adapters.ParkedFailure) error {
+func (db *Database) failureEnds(ctx context.Context, f *adapters.ParkedFailure) error {
 	slots := make([]string, adapters.Slots)
 	for i := range slots {
 		slots[i] = "SELECT " + strconv.Itoa(i) + " AS slot"
 	}
-	s := &Statement{dialect: d}
-	const one = "(SELECT parked_at FROM outrider_parked p WHERE p.failure = % AND p.slot = s.slot ORDER BY p.seq"
-	s.add("SELECT "+d.micros("min(e.first)")+", "+d.micros("max(e.last)")+" FROM (SELECT "+one+" LIMIT 1) AS first, "+one+" DESC LIMIT 1) AS last FROM ("+
+	const one = "(SELECT parked_at FROM outrider_parked p WHERE p.failure = ? AND p.slot = s.slot ORDER BY p.seq"
+	s := db.query("SELECT "+db.micros("min(e.first)")+", "+db.micros("max(e.last)")+" FROM (SELECT "+one+" LIMIT 1) AS first, "+one+" DESC LIMIT 1) AS last FROM ("+
 		strings.Join(slots, " UNION ALL ")+") AS s) AS e", f.Name, f.Name)
-	return tx.Each(ctx, s, func(scan func(...any) error) error {
+	return db.Pool.Each(ctx, s, func(scan func(...any) error) error {
 		var first, last *int64
 		err := scan(&first, &last)
 		if first != nil && last != nil {
@@ -136,25 +164,24 @@ func failureEnds(ctx context.Context, d Dialect, tx Tx, f *adapters.ParkedFailur
 }
 
 // unnamedFailures groups what an earlier version has parked, which did not name failures.
-func unnamedFailures(ctx context.Context, d Dialect, tx Tx, route string) (out []adapters.ParkedFailure, more bool, err error) {
-	s := &Statement{dialect: d}
-	s.add("SELECT route, status, event_type, last_error, count(*), " + d.micros("min(parked_at)") + ", " + d.micros("max(parked_at)") +
+func (db *Database) unnamedFailures(ctx context.Context, route string) (out []adapters.ParkedFailure, more bool, err error) {
+	s := db.query("SELECT route, status, event_type, last_error, count(*), " + db.micros("min(parked_at)") + ", " + db.micros("max(parked_at)") +
 		" FROM (SELECT route, status, event_type, last_error, parked_at FROM outrider_parked WHERE failure IS NULL AND last_error <> ''")
 	if route != "" {
-		s.add(" AND route = %", route)
+		s.And(" AND route = ?", route)
 	}
-	s.add(" LIMIT %) AS f GROUP BY route, status, event_type, last_error", failuresUnnamed+1)
-	looked := 0
-	err = tx.Each(ctx, s, func(scan func(...any) error) error {
+	s.And(" LIMIT ?) AS f GROUP BY route, status, event_type, last_error", failuresUnnamed+1)
+	read := 0
+	err = db.Pool.Each(ctx, s, func(scan func(...any) error) error {
 		var f adapters.ParkedFailure
 		var status string
 		var first, last int64
 		err := scan(&f.Route, &status, &f.Type, &f.Error, &f.Count, &first, &last)
 		f.Type, f.First, f.Last = Unpack(f.Type), time.UnixMicro(first), time.UnixMicro(last)
 		f.Name, f.ByStatus = Failure(f.Route, f.Type, f.Error), map[adapters.ParkedStatus]int{adapters.ParkedStatus(status): f.Count}
-		looked += f.Count
+		read += f.Count
 		out = append(out, f)
 		return err
 	})
-	return out, looked > failuresUnnamed, err
+	return out, read > failuresUnnamed, err
 }

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 // operationFields are the columns of an operation, as readOperation reads them.
-func (d Dialect) operationFields() string {
-	return strings.Join([]string{"id", "kind", "subject", "place", "rate", d.by(), "state", "total", "done", "failed", "error", d.micros("created_at"),
-		d.known("started_at"), d.micros("updated_at"), d.known("ended_at"), "owner", "epoch", d.known("lease_until") + " - " + d.micros(d.Now), d.known("taken_at"), "taken_done"}, ", ")
+func (db *Database) operationFields() string {
+	return strings.Join([]string{"id", "kind", "subject", "place", "rate", "{by}", "state", "total", "done", "failed", "error", db.micros("created_at"),
+		db.known("started_at"), db.micros("updated_at"), db.known("ended_at"), "owner", "epoch", db.known("lease_until") + " - " + db.micros("{now}"), db.known("taken_at"), "taken_done"}, ", ")
 }
 
 // operations reads those that a statement selects.
-func operations(ctx context.Context, tx Tx, s *Statement) (out []adapters.Operation, err error) {
+func operations(ctx context.Context, tx Tx, s *sqltext.Statement) (out []adapters.Operation, err error) {
 	err = tx.Each(ctx, s, func(scan func(...any) error) error {
 		var o adapters.Operation
 		var kind, subject, place, state string
@@ -40,36 +41,25 @@ func operations(ctx context.Context, tx Tx, s *Statement) (out []adapters.Operat
 	return out, err
 }
 
-// instant is a time of so many microseconds; 0: none.
-func instant(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros)
-}
-
-// ListOperations returns operations, the newest first.
-func ListOperations(ctx context.Context, d Dialect, tx Tx, f adapters.OperationFilter) ([]adapters.Operation, error) {
-	s := &Statement{dialect: d}
-	s.add("SELECT " + d.operationFields() + " FROM outrider_operation WHERE true")
+// ListOperations implements [adapters.OperatorStore].
+func (o *Operators) ListOperations(ctx context.Context, f adapters.OperationFilter) ([]adapters.Operation, error) {
+	s := o.db.query("SELECT " + o.db.operationFields() + " FROM outrider_operation WHERE true")
 	if f.ID != "" {
-		s.add(" AND id = %", Pack(f.ID))
+		s.And(" AND id = ?", Pack(f.ID))
 	}
 	if f.Active {
-		s.add(" AND state IN ('planned', 'running')")
+		s.And(" AND state IN ('planned', 'running')")
 	}
 	if f.Before != "" {
-		s.add(" AND id < %", Pack(f.Before))
+		s.And(" AND id < ?", Pack(f.Before))
 	}
-	s.add(" ORDER BY id DESC LIMIT %", cmp.Or(f.Limit, adapters.DefaultParkedList))
-	return operations(ctx, tx, s)
+	found, err := operations(ctx, o.db.Pool, s.And(" ORDER BY id DESC LIMIT ?", cmp.Or(f.Limit, adapters.DefaultParkedList)))
+	return found, o.db.Wrap("list operations", err)
 }
 
 // lockOperation reads one and keeps others from changing it until the transaction ends.
-func lockOperation(ctx context.Context, d Dialect, tx Tx, id string) (o adapters.Operation, err error) {
-	s := &Statement{dialect: d}
-	s.add("SELECT "+d.operationFields()+" FROM outrider_operation WHERE id = %"+d.ForUpdate, Pack(id))
-	found, err := operations(ctx, tx, s)
+func (db *Database) lockOperation(ctx context.Context, tx Tx, id string) (o adapters.Operation, err error) {
+	found, err := operations(ctx, tx, db.query("SELECT "+db.operationFields()+" FROM outrider_operation WHERE id = ?{lock}", Pack(id)))
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("operation %s: %w", id, adapters.ErrNoOperation)
 	}
@@ -79,8 +69,26 @@ func lockOperation(ctx context.Context, d Dialect, tx Tx, id string) (o adapters
 	return found[0], nil
 }
 
-// CreateOperation writes an operation down and removes those that ended long ago.
-func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation) (adapters.Operation, error) {
+// CreateOperation implements [adapters.OperatorStore].
+func (o *Operators) CreateOperation(ctx context.Context, of adapters.Operation) (created adapters.Operation, err error) {
+	err = o.operate(ctx, "order an operation", func(tx Tx) error {
+		created, err = o.db.createOperation(ctx, tx, of)
+		return err
+	})
+	return created, err
+}
+
+// operate runs f in a transaction. An error of the operation itself needs no context.
+func (o *Operators) operate(ctx context.Context, what string, f func(tx Tx) error) error {
+	err := o.db.Transact(ctx, f)
+	if errors.Is(err, adapters.ErrOperationLost) || errors.Is(err, adapters.ErrNoOperation) {
+		return err
+	}
+	return o.db.Wrap(what, err)
+}
+
+// createOperation writes an operation down and removes those that ended long ago.
+func (db *Database) createOperation(ctx context.Context, tx Tx, o adapters.Operation) (adapters.Operation, error) {
 	if err := checkOperation(o); err != nil {
 		return o, err
 	}
@@ -89,51 +97,57 @@ func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation
 			return o, err
 		}
 	}
-	old := &Statement{dialect: d}
-	old.add("DELETE FROM outrider_operation WHERE state NOT IN ('planned', 'running') AND updated_at < %", time.Now().Add(-adapters.OperationsKept))
-	if _, err := tx.Exec(ctx, old); err != nil {
+	if _, err := db.exec(ctx, tx, "DELETE FROM outrider_operation WHERE state NOT IN ('planned', 'running') AND updated_at < ?", time.Now().Add(-adapters.OperationsKept)); err != nil {
 		return o, err
 	}
-	s := &Statement{dialect: d}
-	s.add("INSERT INTO outrider_operation (id, kind, subject, place, rate, "+d.by()+", state, total, created_at, updated_at) VALUES (%, %, %, '{}', %, %, 'planned', %, ",
+	s := db.query("INSERT INTO outrider_operation (id, kind, subject, place, rate, {by}, state, total, created_at, updated_at) VALUES (?, ?, ?, '{}', ?, ?, 'planned', ?, ",
 		Pack(o.ID), string(o.Kind), encodeSubject(&o), o.Rate, Clean(o.By), o.Total)
-	if d.OwnClock { // what was parked in this very millisecond was meant, too
+	if db.OwnClock { // what was parked in this very millisecond was meant, too
 		now := time.Now()
-		s.add("%, %)", now, now)
+		s.And("?, ?)", now, now)
 	} else {
-		s.add(d.Now + ", " + d.Now + ")")
+		s.And("{now}, {now})")
 	}
 	if _, err := tx.Exec(ctx, s); err != nil {
 		return o, err
 	}
-	if err := auditOperation(ctx, d, tx, &o, string(o.Kind), o.By, "begin", 0); err != nil {
+	if err := db.auditOperation(ctx, tx, &o, string(o.Kind), o.By, "begin", 0); err != nil {
 		return o, err
 	}
-	return lockOperation(ctx, d, tx, o.ID)
+	return db.lockOperation(ctx, tx, o.ID)
 }
 
-// TakeOperation gives an active operation to a worker, unless a living one has it.
-func TakeOperation(ctx context.Context, d Dialect, tx Tx, id, worker string, lease time.Duration) (*adapters.Operation, error) {
-	s := &Statement{dialect: d}
-	s.add("UPDATE outrider_operation AS o SET state = 'running', owner = %, epoch = epoch + 1, lease_until = "+d.later()+
-		", started_at = coalesce(started_at, "+d.Now+"), updated_at = "+d.Now+", taken_at = "+d.Now+", taken_done = done", Pack(worker), lease.Microseconds())
-	s.add(" WHERE id = % AND state IN ('planned', 'running') AND (owner IN ('', %) OR lease_until <= "+d.Now+
-		" OR EXISTS (SELECT 1 FROM outrider_instance i WHERE i.id = o.owner AND NOT "+d.AliveInstance+"))", Pack(id), Pack(worker))
-	taken, err := tx.Exec(ctx, s)
-	if err != nil || taken == 0 {
-		return nil, err
-	}
-	o, err := lockOperation(ctx, d, tx, id)
-	return &o, err
+// TakeOperation implements [adapters.OperatorStore].
+func (o *Operators) TakeOperation(ctx context.Context, id, worker string, lease time.Duration) (taken *adapters.Operation, err error) {
+	err = o.operate(ctx, "take an operation", func(tx Tx) error {
+		taken = nil
+		s := o.db.query("UPDATE outrider_operation AS o SET state = 'running', owner = ?, epoch = epoch + 1, lease_until = ", Pack(worker)).And(o.db.Later, lease.Microseconds())
+		s.And(", started_at = coalesce(started_at, {now}), updated_at = {now}, taken_at = {now}, taken_done = done"+
+			" WHERE id = ? AND state IN ('planned', 'running') AND (owner IN ('', ?) OR lease_until <= {now}"+
+			" OR EXISTS (SELECT 1 FROM outrider_instance i WHERE i.id = o.owner AND NOT {alive}))", Pack(id), Pack(worker))
+		n, err := tx.Exec(ctx, s)
+		if err != nil || n == 0 {
+			return err
+		}
+		found, err := o.db.lockOperation(ctx, tx, id)
+		taken = &found
+		return err
+	})
+	return taken, err
 }
 
-// later is a time from now, of which % stands for the microseconds.
-func (d Dialect) later() string { return strings.ReplaceAll(d.Later, "?", "%") }
+// StepOperation implements [adapters.OperatorStore].
+func (o *Operators) StepOperation(ctx context.Context, step adapters.OperationStep) (after adapters.Operation, err error) {
+	err = o.operate(ctx, "carry out a step of an operation", func(tx Tx) error {
+		after, err = o.db.stepOperation(ctx, tx, step)
+		return err
+	})
+	return after, err
+}
 
-// StepOperation carries a step out, with its progress. move carries out a [adapters.OperationStep.Move]
-// in the same transaction.
-func StepOperation(ctx context.Context, d Dialect, tx Tx, step adapters.OperationStep, move func(adapters.Move) error) (o adapters.Operation, err error) {
-	if o, err = lockOperation(ctx, d, tx, step.ID); err != nil {
+// stepOperation carries a step out, with its progress.
+func (db *Database) stepOperation(ctx context.Context, tx Tx, step adapters.OperationStep) (o adapters.Operation, err error) {
+	if o, err = db.lockOperation(ctx, tx, step.ID); err != nil {
 		return o, err
 	}
 	if o.State != adapters.OperationRunning || o.Epoch != step.Epoch {
@@ -149,7 +163,7 @@ func StepOperation(ctx context.Context, d Dialect, tx Tx, step adapters.Operatio
 			return o, fmt.Errorf("operation %s: it selects everything, which was not ordered", o.ID)
 		}
 		c.Filter.Limit = step.Parked
-		changed, err := changeParked(ctx, d, tx, c)
+		changed, err := db.changeParked(ctx, tx, c)
 		if err != nil {
 			return o, err
 		}
@@ -159,66 +173,64 @@ func StepOperation(ctx context.Context, d Dialect, tx Tx, step adapters.Operatio
 		}
 	}
 	if step.Move != nil {
-		if err := move(*step.Move); err != nil {
+		if err := db.MoveIn(ctx, tx, *step.Move); err != nil {
 			return o, err
 		}
 	}
-	s := &Statement{dialect: d}
-	s.add("UPDATE outrider_operation SET done = done + %, failed = failed + %, place = %, error = CASE WHEN error = '' THEN % ELSE error END, updated_at = "+d.Now,
+	s := db.query("UPDATE outrider_operation SET done = done + ?, failed = failed + ?, place = ?, error = CASE WHEN error = '' THEN ? ELSE error END, updated_at = {now}",
 		done, step.Failed, encodePlace(&place), Clean(step.Error))
 	switch {
 	case step.End != "":
-		s.add(", state = %, ended_at = "+d.Now+", owner = '', lease_until = NULL", string(step.End))
+		s.And(", state = ?, ended_at = {now}, owner = '', lease_until = NULL", string(step.End))
 	case step.Lease <= 0:
-		s.add(", owner = '', lease_until = NULL")
+		s.And(", owner = '', lease_until = NULL")
 	default:
-		s.add(", lease_until = "+d.later(), step.Lease.Microseconds())
+		s.And(", lease_until = ").And(db.Later, step.Lease.Microseconds())
 	}
-	s.add(" WHERE id = %", Pack(o.ID))
-	if _, err := tx.Exec(ctx, s); err != nil {
+	if _, err := tx.Exec(ctx, s.And(" WHERE id = ?", Pack(o.ID))); err != nil {
 		return o, err
 	}
 	if step.End != "" {
-		if err := auditOperation(ctx, d, tx, &o, string(o.Kind), o.By, string(step.End), o.Done+done); err != nil {
+		if err := db.auditOperation(ctx, tx, &o, string(o.Kind), o.By, string(step.End), o.Done+done); err != nil {
 			return o, err
 		}
 	}
-	return lockOperation(ctx, d, tx, o.ID)
+	return db.lockOperation(ctx, tx, o.ID)
 }
 
-// StopOperation stops an active operation.
-func StopOperation(ctx context.Context, d Dialect, tx Tx, id, by string) (bool, error) {
-	return switchOperation(ctx, d, tx, id, by, "stop", adapters.OperationState.Active,
-		"state = 'stopped', ended_at = "+d.Now+", owner = '', lease_until = NULL")
+// StopOperation implements [adapters.OperatorStore].
+func (o *Operators) StopOperation(ctx context.Context, id, by string) (bool, error) {
+	return o.switchOperation(ctx, id, by, "stop", adapters.OperationState.Active, "state = 'stopped', ended_at = {now}, owner = '', lease_until = NULL")
 }
 
-// ResumeOperation makes one go on that was stopped, or failed.
-func ResumeOperation(ctx context.Context, d Dialect, tx Tx, id, by string) (bool, error) {
-	return switchOperation(ctx, d, tx, id, by, "resume", func(s adapters.OperationState) bool {
+// ResumeOperation implements [adapters.OperatorStore].
+func (o *Operators) ResumeOperation(ctx context.Context, id, by string) (bool, error) {
+	return o.switchOperation(ctx, id, by, "resume", func(s adapters.OperationState) bool {
 		return s == adapters.OperationStopped || s == adapters.OperationFailed
 	}, "state = 'planned', ended_at = NULL, error = ''")
 }
 
-func switchOperation(ctx context.Context, d Dialect, tx Tx, id, by, action string, from func(adapters.OperationState) bool, set string) (bool, error) {
-	o, err := lockOperation(ctx, d, tx, id)
-	if err != nil || !from(o.State) {
-		return false, err
-	}
-	s := &Statement{dialect: d}
-	s.add("UPDATE outrider_operation SET "+set+", updated_at = "+d.Now+" WHERE id = %", Pack(id))
-	if _, err := tx.Exec(ctx, s); err != nil {
-		return false, err
-	}
-	return true, auditOperation(ctx, d, tx, &o, action, by, action, o.Done)
+func (o *Operators) switchOperation(ctx context.Context, id, by, action string, from func(adapters.OperationState) bool, set string) (changed bool, err error) {
+	err = o.operate(ctx, action+" an operation", func(tx Tx) error {
+		found, err := o.db.lockOperation(ctx, tx, id)
+		if changed = err == nil && from(found.State); !changed {
+			return err
+		}
+		if _, err := o.db.exec(ctx, tx, "UPDATE outrider_operation SET "+set+", updated_at = {now} WHERE id = ?", Pack(id)); err != nil {
+			return err
+		}
+		return o.db.auditOperation(ctx, tx, &found, action, by, action, found.Done)
+	})
+	return changed && err == nil, err
 }
 
 // auditOperation writes down what became of an operation, and how far it is.
-func auditOperation(ctx context.Context, d Dialect, tx Tx, o *adapters.Operation, action, by, event string, changed int) error {
+func (db *Database) auditOperation(ctx context.Context, tx Tx, o *adapters.Operation, action, by, event string, changed int) error {
 	what := FilterJSON(o.Filter)
 	if o.Kind == adapters.OperationSeek {
 		what = FieldsJSON("routes", strings.Join(o.Routes, " "), "to", o.To)
 	}
-	return audit(ctx, d, tx, by, action, withFields(what, "operation", o.ID, "event", event, "total", strconv.Itoa(o.Total)), changed)
+	return db.audit(ctx, tx, by, action, withFields(what, "operation", o.ID, "event", event, "total", strconv.Itoa(o.Total)), changed)
 }
 
 // checkOperation returns an error for an invalid operation.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 func TestPackIsReversibleAndStorable(t *testing.T) {
@@ -72,8 +73,8 @@ func TestCommandsNeedASelection(t *testing.T) {
 func TestStatementsHoldNoTextOfUsers(t *testing.T) {
 	t.Parallel()
 	const evil = "'; DROP TABLE outrider_parked; --"
-	d := Dialect{Parameter: "$", Instant: func(at time.Time) any { return at }}
-	s := ListParked(d, adapters.ParkedFilter{Route: evil, Group: evil, ID: evil, Status: adapters.ParkedDead, Type: evil,
+	db := Database{Dialect: Dialect{Dialect: sqltext.Dialect{Param: sqltext.Dollar}, Names: sqltext.Names{"text": "text"}}}
+	s := db.list(adapters.ParkedFilter{Route: evil, Group: evil, ID: evil, Status: adapters.ParkedDead, Type: evil,
 		Error: evil + "%_", Before: time.Unix(1, 0), Limit: 7}, 9)
 	_, got, _ := strings.Cut(s.SQL(), " FROM (SELECT f.*, ")
 	_, got, _ = strings.Cut(got, " AS described FROM ")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
@@ -151,7 +152,7 @@ func createLanes(ctx context.Context, tx state.Tx, route string, slots []int) er
 	for i, slot := range slices.Sorted(slices.Values(slots)) {
 		values[i], args = createLane, append(args, route, slot)
 	}
-	_, err := tx.Exec(ctx, state.Text(createLaneSQL+strings.Join(values, ", "), args...))
+	_, err := tx.Exec(ctx, sqltext.Raw(createLaneSQL+strings.Join(values, ", "), args...))
 	return err
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
@@ -19,28 +19,29 @@ func (s *Store) database() state.Database {
 
 // dialect is MySQL's SQL for parked messages, pauses and lanes.
 var dialect = state.Dialect{
-	Parameter: "?", MySQL: true, Now: now, Instant: func(t time.Time) any { return t.UnixMicro() }, ForUpdate: " FOR UPDATE", Role: "role",
-	Later: now + " + ?", AliveInstance: aliveInstance, Beyond: "c.beyond", BySlot: " ORDER BY slot", RouteTables: []string{"outrider_route"},
-	Flows: "flows = 1",
+	Dialect: sqltext.Dialect{Param: sqltext.Question, Value: state.AsMicros},
+	Names: sqltext.Names{"now": now, "by": "`by`", "text": "char", "alive": aliveInstance, "flows": "flows = 1", "beyond": "c.beyond", "role": "role",
+		"lock": " FOR UPDATE"},
+	Later: now + " + ?", OrderedUpdate: true, RouteTables: []string{"outrider_route"},
 	OfGroup: func(packed string) (string, []any) {
 		if packed == "" {
 			return "group_hash IS NULL", nil
 		}
-		return "group_hash = %", []any{hashOf(packed)}
+		return "group_hash = ?", []any{hashOf(packed)}
 	},
 
 	// A message without a group is a group of its own. The first message of each says when it continues. Everything but that one
 	// is read from an index.
 	ParkedGroups: func(route string, slots []int) (string, []any) {
-		in, args := state.Marks(slots)
+		in, args := state.List(slots)
 		return `
 SELECT p.slot, coalesce(p.message_group, ''), g.messages, p.seq, p.status, coalesce(p.next_attempt_at, 0), p.parked_at
 FROM (
     SELECT slot, min(seq) AS first_seq, count(*) AS messages FROM outrider_parked
-    WHERE route = % AND slot IN ` + in + ` AND flows = 1
+    WHERE route = ? AND slot IN ` + in + ` AND flows = 1
     GROUP BY slot, group_hash, CASE WHEN group_hash IS NULL THEN seq END
 ) AS g
-STRAIGHT_JOIN outrider_parked AS p ON p.route = % AND p.slot = g.slot AND p.seq = g.first_seq
+STRAIGHT_JOIN outrider_parked AS p ON p.route = ? AND p.slot = g.slot AND p.seq = g.first_seq
 ORDER BY p.slot, p.seq`, append(append([]any{route}, args...), route)
 	},
 
@@ -50,19 +51,19 @@ SELECT route, slot, sum(status = 'retrying') AS retrying, sum(status = 'waiting'
 FROM outrider_parked GROUP BY route, slot`,
 
 	Pause: func(route, address, group, reason, by string) (string, []any) {
-		return "INSERT IGNORE INTO outrider_pause (route, target, address, message_group, reason, `by`, at) VALUES (%, %, %, %, %, %, " + now + ")",
+		return "INSERT IGNORE INTO outrider_pause (route, target, address, message_group, reason, `by`, at) VALUES (?, ?, ?, ?, ?, ?, " + now + ")",
 			[]any{route, hashOf(address), address, group, reason, by}
 	},
-	PauseOf: func(address string) (string, []any) { return "target = %", []any{hashOf(address)} },
+	PauseOf: func(address string) (string, []any) { return "target = ?", []any{hashOf(address)} },
 }
 
 // lockRoute keeps acquirers of a route and settles of its lanes away until the
 // transaction ends.
 func lockRoute(ctx context.Context, tx state.Tx, route string) error {
-	if _, err := tx.Exec(ctx, state.Text(routeLock, route)); err != nil {
+	if _, err := tx.Exec(ctx, sqltext.Raw(routeLock, route)); err != nil {
 		return err
 	}
-	return tx.Each(ctx, state.Text(`SELECT slot FROM outrider_cursor WHERE route = ? ORDER BY slot FOR UPDATE`, route), func(scan func(...any) error) error {
+	return tx.Each(ctx, sqltext.Raw(`SELECT slot FROM outrider_cursor WHERE route = ? ORDER BY slot FOR UPDATE`, route), func(scan func(...any) error) error {
 		var slot int
 		return scan(&slot)
 	})
@@ -84,7 +85,7 @@ func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 	}
 	for _, slot := range slots {
 		c := m.Cursors[slot]
-		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.AnchorText(c, m.Table), state.BeyondText(m.Beyond[slot]),
+		if _, err := tx.Exec(ctx, sqltext.Raw(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.AnchorText(c, m.Table), state.BeyondText(m.Beyond[slot]),
 			m.Same, m.Table.Cluster, m.Table.Cluster, m.Table.Name, m.Route, slot)); err != nil {
 			return err
 		}

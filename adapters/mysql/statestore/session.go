@@ -135,13 +135,7 @@ func (s *Store) Leave(ctx context.Context, instance string) error {
 	if err := s.joined(instance); err != nil {
 		return err
 	}
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE outrider_cursor SET owner = NULL WHERE owner = ? ORDER BY route, slot`, instance); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM outrider_instance WHERE id = ?`, instance)
-		return err
-	})
+	err := s.Operators.Leave(ctx, instance)
 	s.closeSession()
 	return stateError(fmt.Sprintf("leave as %q (others take its lanes as after a crash)", instance), err)
 }

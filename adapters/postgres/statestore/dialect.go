@@ -4,12 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
@@ -30,13 +30,15 @@ func (s *Store) transact(ctx context.Context, f func(tx state.Tx) error) error {
 
 // dialect is PostgreSQL's SQL for parked messages, pauses and lanes.
 var dialect = state.Dialect{
-	Parameter: "$", Now: "clock_timestamp()", Instant: func(t time.Time) any { return t }, ForUpdate: " FOR UPDATE", Micros: "(extract(epoch FROM %) * 1000000)::bigint",
-	InGroup: "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(%, 0)", Role: "role",
-	Later: "clock_timestamp() + ?::bigint * interval '1 microsecond'", AliveInstance: aliveInstance, LooksOnce: true,
-	Beyond: "array_to_json(c.beyond)::text", RouteTables: []string{"outrider_progress"},
-	Flows: "status <> 'dead'",
+	Dialect: sqltext.Dialect{Param: sqltext.Dollar},
+	Names: sqltext.Names{"now": "clock_timestamp()", "by": "by", "text": "text", "alive": aliveInstance, "flows": "status <> 'dead'",
+		"beyond": "array_to_json(c.beyond)::text", "role": "role", "lock": " FOR UPDATE"},
+	Micros:  func(column string) string { return "(extract(epoch FROM " + column + ") * 1000000)::bigint" },
+	InGroup: "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(?, 0)",
+	Later:   "clock_timestamp() + ?::bigint * interval '1 microsecond'", AliveOnce: true, RowOrder: true, SkipScan: true, Unnamed: true,
+	RouteTables: []string{"outrider_progress"},
 	OfGroup: func(packed string) (string, []any) {
-		return "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(%, 0) AND coalesce(message_group, '') = %", []any{packed, packed}
+		return "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(?, 0) AND coalesce(message_group, '') = ?", []any{packed, packed}
 	},
 
 	// A message without a group is a group of its own. The first message of each says when it continues.
@@ -46,10 +48,10 @@ SELECT p.slot, coalesce(p.message_group, ''), g.messages, p.seq, p.status, coale
     (extract(epoch FROM p.parked_at) * 1000000)::bigint
 FROM (
     SELECT slot, min(seq) AS first, count(*) AS messages FROM outrider_parked
-    WHERE route = % AND slot = ANY(%::smallint[]) AND status <> 'dead'
+    WHERE route = ? AND slot = ANY(?::smallint[]) AND status <> 'dead'
     GROUP BY slot, message_group, CASE WHEN message_group IS NULL THEN seq END
 ) g
-JOIN outrider_parked p ON p.route = % AND p.slot = g.slot AND p.seq = g.first
+JOIN outrider_parked p ON p.route = ? AND p.slot = g.slot AND p.seq = g.first
 ORDER BY p.slot, p.seq`, []any{route, slots, route}
 	},
 
@@ -62,11 +64,11 @@ UNION ALL
 SELECT route, slot, 0, 0, 0, count(*) FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot`,
 
 	Pause: func(route, address, group, reason, by string) (string, []any) {
-		return "INSERT INTO outrider_pause (route, address, message_group, reason, by) VALUES (%, %, %, %, %) ON CONFLICT (route, md5(address)) DO NOTHING",
+		return "INSERT INTO outrider_pause (route, address, message_group, reason, by) VALUES (?, ?, ?, ?, ?) ON CONFLICT (route, md5(address)) DO NOTHING",
 			[]any{route, address, group, reason, by}
 	},
 	PauseOf: func(address string) (string, []any) {
-		return "md5(address) = md5(%) AND address = %", []any{address, address}
+		return "md5(address) = md5(?) AND address = ?", []any{address, address}
 	},
 }
 
@@ -79,7 +81,7 @@ type stateRows struct {
 }
 
 // Each implements [state.Tx].
-func (r stateRows) Each(ctx context.Context, s *state.Statement, row func(scan func(...any) error) error) error {
+func (r stateRows) Each(ctx context.Context, s *sqltext.Statement, row func(scan func(...any) error) error) error {
 	rows, err := r.db.Query(ctx, s.SQL(), s.Args...)
 	if err != nil {
 		return err
@@ -94,7 +96,7 @@ func (r stateRows) Each(ctx context.Context, s *state.Statement, row func(scan f
 }
 
 // Exec implements [state.Tx].
-func (r stateRows) Exec(ctx context.Context, s *state.Statement) (int64, error) {
+func (r stateRows) Exec(ctx context.Context, s *sqltext.Statement) (int64, error) {
 	tag, err := r.db.Exec(ctx, s.SQL(), s.Args...)
 	return tag.RowsAffected(), err
 }
@@ -118,10 +120,10 @@ WHERE c.route = $1 AND c.slot = m.slot`
 // lockRoute keeps acquirers of a route and settles of its lanes away until the
 // transaction ends.
 func lockRoute(ctx context.Context, tx state.Tx, route string) error {
-	if _, err := tx.Exec(ctx, state.Text(routeLock, route)); err != nil {
+	if _, err := tx.Exec(ctx, sqltext.Raw(routeLock, route)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, state.Text(lockLanesSQL, route))
+	_, err := tx.Exec(ctx, sqltext.Raw(lockLanesSQL, route))
 	return err
 }
 
@@ -136,10 +138,10 @@ func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
 		anchors[i], beyond[i] = state.AnchorText(c, m.Table), wire.Numbers(m.Beyond[slot])
 	}
-	if _, err := tx.Exec(ctx, state.Text(createLanesSQL, m.Route, slots)); err != nil {
+	if _, err := tx.Exec(ctx, sqltext.Raw(createLanesSQL, m.Route, slots)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, state.Text(moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
+	_, err := tx.Exec(ctx, sqltext.Raw(moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
 		m.Table.Cluster, m.Table.Name, m.Same))
 	return err
 }

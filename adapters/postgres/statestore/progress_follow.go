@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
@@ -88,7 +89,7 @@ func (s *Store) Forget(ctx context.Context, route string, force bool, by string)
 			return err
 		}
 		if r, t, none := s.progress.Load().row(route); none == nil {
-			_, err = tx.Exec(ctx, state.Text(t.reset, r.Topic, r.Publisher))
+			_, err = tx.Exec(ctx, sqltext.Raw(t.reset, r.Topic, r.Publisher))
 		}
 		return stateError(fmt.Sprintf("begin the row of route %q anew", route), err)
 	})

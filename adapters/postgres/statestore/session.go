@@ -133,15 +133,7 @@ func (s *Store) Leave(ctx context.Context, instance string) error {
 	if err := s.joined(instance); err != nil {
 		return err
 	}
-	err := pg.RetryDeadlock(func() error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, `UPDATE outrider_cursor SET owner = NULL WHERE owner = $1`, instance); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, `DELETE FROM outrider_instance WHERE id = $1`, instance)
-			return err
-		})
-	})
+	err := s.Operators.Leave(ctx, instance)
 	s.closeSession()
 	return stateError(fmt.Sprintf("leave as %q (others take its lanes as after a crash)", instance), err)
 }

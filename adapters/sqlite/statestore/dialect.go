@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
@@ -22,18 +24,19 @@ const sqlNow = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 // dialect is SQLite's SQL for parked messages, pauses and lanes.
 var dialect = state.Dialect{
-	Parameter: "?", Now: sqlNow, Instant: func(t time.Time) any { return t.UnixMicro() }, AuditTime: true, OwnClock: true, Role: "''",
-	Later: sqlNow + " + ?", AliveInstance: "i.lease_until > " + sqlNow, Beyond: "c.beyond",
-	Flows:   "status <> 'dead'",
-	OfGroup: func(packed string) (string, []any) { return "message_group IS nullif(%, '')", []any{packed} },
+	Dialect: sqltext.Dialect{Param: func(n int) string { return "?" + strconv.Itoa(n) }, Value: state.AsMicros},
+	Names: sqltext.Names{"now": sqlNow, "by": "by", "text": "text", "alive": "i.lease_until > " + sqlNow, "flows": "status <> 'dead'",
+		"beyond": "c.beyond", "role": "''", "lock": ""},
+	Later: sqlNow + " + ?", AuditTime: true, OwnClock: true, RowOrder: true, SkipScan: true, Unnamed: true,
+	OfGroup: func(packed string) (string, []any) { return "message_group IS nullif(?, '')", []any{packed} },
 
 	// A message without a group is a group of its own. The columns beside min(seq) are those of the row that has it, as
 	// SQLite defines it for a query with a single min.
 	ParkedGroups: func(route string, slots []int) (string, []any) {
-		in, args := state.Marks(slots)
+		in, args := state.List(slots)
 		return `
 SELECT slot, coalesce(message_group, ''), count(*), min(seq) AS first, status, coalesce(next_attempt_at, 0), parked_at
-FROM outrider_parked WHERE route = % AND slot IN ` + in + ` AND status <> 'dead'
+FROM outrider_parked WHERE route = ? AND slot IN ` + in + ` AND status <> 'dead'
 GROUP BY slot, message_group, CASE WHEN message_group IS NULL THEN seq END
 ORDER BY slot, first`, append([]any{route}, args...)
 	},
@@ -46,10 +49,10 @@ UNION ALL
 SELECT route, slot, 0, 0, 0, count(*) FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot`,
 
 	Pause: func(route, address, group, reason, by string) (string, []any) {
-		return "INSERT INTO outrider_pause (route, address, message_group, reason, by, at) VALUES (%, %, %, %, %, %) ON CONFLICT DO NOTHING",
+		return "INSERT INTO outrider_pause (route, address, message_group, reason, by, at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
 			[]any{route, address, group, reason, by, time.Now()}
 	},
-	PauseOf: func(address string) (string, []any) { return "address = %", []any{address} },
+	PauseOf: func(address string) (string, []any) { return "address = ?", []any{address} },
 }
 
 const moveSQL = `UPDATE outrider_cursor
@@ -63,10 +66,10 @@ WHERE route = ?11 AND slot = ?12`
 func move(ctx context.Context, tx state.Tx, m adapters.Move) error {
 	now := time.Now().UnixMicro()
 	for slot, c := range m.Cursors {
-		if _, err := tx.Exec(ctx, state.Text(createLaneSQL, m.Route, slot, now)); err != nil {
+		if _, err := tx.Exec(ctx, sqltext.Raw(createLaneSQL, m.Route, slot, now)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, state.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.AnchorText(c, m.Table),
+		if _, err := tx.Exec(ctx, sqltext.Raw(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, state.AnchorText(c, m.Table),
 			m.Table.Cluster, m.Table.Name, m.Same, now, m.Route, slot, state.BeyondText(m.Beyond[slot]))); err != nil {
 			return err
 		}

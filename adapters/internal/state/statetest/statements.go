@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
@@ -26,7 +27,8 @@ func Statements(t *testing.T, db state.Database) {
 	db.Pool, db.Wrap = r, func(_ string, err error) error { return err }
 	db.Transact = func(_ context.Context, f func(tx state.Tx) error) error { return f(r) }
 	db.EndSession = nil
-	r.run(t, state.NewOperators(db))
+	o := state.NewOperators(db)
+	r.run(t, &o)
 	const golden = "testdata/statements.sql"
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
@@ -49,12 +51,12 @@ func Statements(t *testing.T, db state.Database) {
 }
 
 // run calls everything that makes statements of its own.
-func (r *recorder) run(t *testing.T, o state.Operators) {
+func (r *recorder) run(t *testing.T, o *state.Operators) {
 	ctx := t.Context()
 	lane := adapters.LaneRef{Route: "r", Slot: 3}
 	filter := adapters.ParkedFilter{Route: "r", Group: "g", ID: "e", Status: adapters.ParkedDead, Type: "t", Error: "50%_!", Failure: 9, Before: given, Limit: 5,
 		After: adapters.ParkedKey{LaneRef: lane, Seq: 4}}
-	for name, call := range calls(ctx, &o, lane, filter) {
+	for name, call := range calls(ctx, o, lane, filter) {
 		fmt.Fprintf(&r.text, "-- %s\n", name)
 		if err := call(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -127,7 +129,7 @@ type recorder struct{ text strings.Builder }
 
 var spaces = regexp.MustCompile(`\s+`)
 
-func (r *recorder) record(s *state.Statement) string {
+func (r *recorder) record(s *sqltext.Statement) string {
 	text := strings.TrimSpace(spaces.ReplaceAllString(s.SQL(), " "))
 	fmt.Fprintf(&r.text, "%s; --", text)
 	for _, arg := range s.Args {
@@ -152,13 +154,13 @@ func shown(arg any) string {
 }
 
 // Exec implements [state.Tx].
-func (r *recorder) Exec(_ context.Context, s *state.Statement) (int64, error) {
+func (r *recorder) Exec(_ context.Context, s *sqltext.Statement) (int64, error) {
 	r.record(s)
 	return 1, nil
 }
 
 // Each implements [state.Tx].
-func (r *recorder) Each(_ context.Context, s *state.Statement, row func(scan func(...any) error) error) error {
+func (r *recorder) Each(_ context.Context, s *sqltext.Statement, row func(scan func(...any) error) error) error {
 	text := r.record(s)
 	operation := strings.Contains(text, "FROM outrider_operation WHERE")
 	if !operation && !strings.Contains(text, "failure") && !strings.HasPrefix(text, "SELECT route, slot, max(seq)") {

@@ -1,8 +1,11 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -45,4 +48,34 @@ func (a *announced) of(instance string) announcement {
 		return announcement{}
 	}
 	return (*a)[instance]
+}
+
+// Instances returns all instances, by id.
+func (o *Operators) Instances(ctx context.Context) (instances []adapters.Instance, err error) {
+	d := &o.db.Dialect
+	s := o.db.query("SELECT i.id, {alive}, " + d.micros("i.lease_until") + " - " + d.micros("{now}") + ", " + d.micros("i.joined_at") + ", " +
+		d.micros("i.renewed_at") + ", CAST(i.routes AS {text}) FROM outrider_instance i ORDER BY i.id")
+	known, now := o.announced.Load(), announced{}
+	err = o.db.Pool.Each(ctx, s, func(scan func(...any) error) error {
+		var i adapters.Instance
+		var left, joined, renewed int64
+		var routes string
+		if err := scan(&i.ID, &i.Alive, &left, &joined, &renewed, &routes); err != nil {
+			return err
+		}
+		i.Left = time.Duration(left) * time.Microsecond
+		i.JoinedAt, i.RenewedAt = instant(joined), instant(renewed)
+		a := known.of(i.ID)
+		if a.text != routes {
+			a.text = routes
+			a.routes, err = DecodeRoutes(routes)
+		}
+		i.Routes, now[i.ID] = slices.Clone(a.routes), a
+		instances = append(instances, i)
+		return err
+	})
+	if err == nil {
+		o.announced.Store(&now)
+	}
+	return instances, o.db.Wrap("read the instances", err)
 }

@@ -1,0 +1,112 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
+)
+
+// Tx is a transaction of whatever driver a store uses, or for reading alone its
+// pool.
+type Tx interface {
+	// Each runs a query and calls row for each of its rows, with the function
+	// that scans it.
+	Each(ctx context.Context, s *sqltext.Statement, row func(scan func(...any) error) error) error
+
+	// Exec returns how many rows were changed.
+	Exec(ctx context.Context, s *sqltext.Statement) (int64, error)
+}
+
+// Database is how a state store reaches its database.
+type Database struct {
+	Dialect
+
+	// Pool is the database outside of transactions. Transact runs f in one, and again as a whole while another transaction is in the way.
+	Pool     Tx
+	Transact func(ctx context.Context, f func(tx Tx) error) error
+
+	// Wrap says what failed; nil for nil.
+	Wrap func(what string, err error) error
+
+	// LockRoute keeps those who take lanes of a route, and settles of its lanes, away until the transaction ends. nil: the transaction does.
+	LockRoute func(ctx context.Context, tx Tx, route string) error
+
+	// EndSession ends the session that shows that an instance lives, if there is one. nil: nothing but its lease shows it.
+	EndSession func(ctx context.Context, instance string) error
+
+	// Move places the cursors of a route, whose lock the transaction has; their rows may be missing.
+	Move func(ctx context.Context, tx Tx, m adapters.Move) error
+}
+
+// Operators is the part of a state store that is the same for all databases: what operators read and change, and parked messages as
+// their owner reads them. A state store embeds it.
+type Operators struct {
+	db        Database
+	announced atomic.Pointer[announced]
+}
+
+// NewOperators returns that part over a database.
+func NewOperators(db Database) Operators { return Operators{db: db} }
+
+// query makes a statement.
+func (db *Database) query(template string, args ...any) *sqltext.Statement {
+	return db.New(template, db.Names, args...)
+}
+
+// exec runs a statement.
+func (db *Database) exec(ctx context.Context, tx Tx, template string, args ...any) (int64, error) {
+	return tx.Exec(ctx, db.query(template, args...))
+}
+
+// transact runs f in a transaction. what says what failed then.
+func (db *Database) transact(ctx context.Context, what string, f func(tx Tx) error) error {
+	return db.Wrap(what, db.Transact(ctx, f))
+}
+
+// Querier is a database, a connection or a transaction of database/sql.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// SQLTx is a Querier as a [Tx].
+type SQLTx struct{ DB Querier }
+
+// Each implements [Tx].
+func (t SQLTx) Each(ctx context.Context, s *sqltext.Statement, row func(scan func(...any) error) error) error {
+	return Each(ctx, t.DB, s.SQL(), s.Args, row)
+}
+
+// Each runs a query and calls row for each of its rows.
+func Each(ctx context.Context, q Querier, query string, args []any, row func(scan func(...any) error) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Exec implements [Tx].
+func (t SQLTx) Exec(ctx context.Context, s *sqltext.Statement) (int64, error) {
+	result, err := t.DB.ExecContext(ctx, s.SQL(), s.Args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// SQLTransact is a [Database.Transact] by one of database/sql.
+func SQLTransact(transact func(ctx context.Context, f func(tx *sql.Tx) error) error) func(ctx context.Context, f func(tx Tx) error) error {
+	return func(ctx context.Context, f func(tx Tx) error) error {
+		return transact(ctx, func(tx *sql.Tx) error { return f(SQLTx{tx}) })
+	}
+}
