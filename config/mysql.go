@@ -42,7 +42,9 @@ type MySQL struct {
 // Kind is "mysql".
 func (*MySQL) Kind() string { return "mysql" }
 
-func (m *MySQL) traits() traits { return traits{database: m.URL.Reveal(), state: &mysqlState} }
+func (m *MySQL) traits() traits {
+	return traits{database: m.URL.Reveal(), tls: &m.TLS, state: &mysqlState}
+}
 
 var mysqlState = stateKind{
 	schemes: mysqlSchemes,

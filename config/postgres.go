@@ -44,7 +44,7 @@ type Postgres struct {
 func (*Postgres) Kind() string { return "postgres" }
 
 func (p *Postgres) traits() traits {
-	t := traits{database: p.URL.Reveal(), state: &postgresState, log: !p.Queued() && !p.Stock(), oneRoute: p.Stock(), offsets: p.Layout == "watermill"}
+	t := traits{database: p.URL.Reveal(), tls: &p.TLS, state: &postgresState, log: !p.Queued() && !p.Stock(), oneRoute: p.Stock(), offsets: p.Layout == "watermill"}
 	if p.Stock() {
 		t.noun = "source with client watermill"
 	}

@@ -18,6 +18,7 @@ type traits struct {
 	noun     string // in messages; empty: its kind
 
 	database string     // tells whether two sources share one
+	tls      *TLS       // of the connections to it
 	state    *stateKind // the state may be in the source's database; nil: it may not
 }
 

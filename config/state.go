@@ -8,6 +8,20 @@ import (
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
+// StateTLS is how the connections to the state at a location are encrypted: as the section state says if it names
+// a database, otherwise as the source beside it.
+func (cfg *Config) StateTLS(location string) (t TLS) {
+	if !cfg.State.URL.IsZero() {
+		return cfg.State.TLS
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		if of := cfg.Sources[name].traits(); of.state != nil && of.tls != nil && of.database == location {
+			return *of.tls
+		}
+	}
+	return t
+}
+
 // stateKind is a kind of database that can hold the state.
 type stateKind struct {
 	schemes []string // of its URLs

@@ -41,9 +41,6 @@ var (
 		"tracing":  entry(tracingLayer),
 		"metrics":  entry(metricsLayer),
 	}
-
-	// stateKinds are tried in this order for a location of state.
-	stateKinds = []func(b *Builder, location string) (k StateKind, mine bool){postgresState, mysqlState, sqliteState}
 )
 
 // site is the place of a source or destination in the configuration.
@@ -148,16 +145,6 @@ func (b *Builder) Destination(name string) (k DestinationKind) {
 	if d := b.Config.Destinations[name]; d != nil {
 		if of := destinationKinds[d.Kind()]; of != nil {
 			return of(site{b, name}, d)
-		}
-	}
-	return k
-}
-
-// stateAt is what can be done with the state store at a location.
-func (b *Builder) stateAt(location string) (k StateKind) {
-	for _, of := range stateKinds {
-		if k, mine := of(b, location); mine {
-			return k
 		}
 	}
 	return k

@@ -23,3 +23,14 @@ func logDestination(at site, d *config.LogTo) DestinationKind {
 func discardDestination(site, *config.Discard) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) { return log.Discard(), nil }}
 }
+
+// statisticsDestination is what can be done with a destination that counts.
+func statisticsDestination(at site, d *config.StatisticsTo) DestinationKind {
+	return DestinationKind{Open: func() (adapters.Destination, error) {
+		var level slog.Level
+		if err := level.UnmarshalText([]byte(d.Level)); err != nil {
+			return nil, err
+		}
+		return log.NewStatistics(at.log, level, at.name, d.Every.Std()), nil
+	}}
+}

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 
+	"github.com/outriderhq/outrider/adapters/mongodb"
 	"github.com/outriderhq/outrider/adapters/mongodb/queuetable"
 	"github.com/outriderhq/outrider/config"
 )
@@ -12,6 +13,9 @@ type mongoCollections struct {
 	site
 	*config.MongoDB
 }
+
+// mongoDatabase is MongoDB, which holds no state.
+var mongoDatabase = database{lost: mongodb.ConnectionLost}
 
 // mongoSource is what can be done with a source in MongoDB. State cannot stand beside it.
 func mongoSource(at site, s *config.MongoDB) SourceKind {
@@ -28,8 +32,7 @@ func (m mongoCollections) open(context.Context) (Feed, error) {
 	if err != nil {
 		return Feed{}, err
 	}
-	return Feed{Queue: queue, poll: m.Poll, claims: claimsOf(m.Claims), tables: len(cfg.Tables), batch: queue.SetBatch,
-		together: m.Preset().Defaults.Together}, nil
+	return queueFeed(&m.TableSource, len(cfg.Tables), queue), nil
 }
 
 // connection is how the server is reached.
@@ -44,7 +47,7 @@ func (m mongoCollections) queue() (queuetable.Config, error) {
 		return queuetable.Config{}, err
 	}
 	cfg := queuetable.Config{Connection: at, Batch: m.Poll.Batch, Timeout: m.Claims.Timeout.Std(), MaxRow: int64(m.MaxRow), Notify: m.Notified(), Logger: m.log}
-	cfg.Layout, cfg.Tables = queueOf(m.Preset(), nil, "", m.Tables, false, m.Retention != nil)
+	cfg.Layout, cfg.Tables = queueOf(&m.TableSource, m.Retention != nil)
 	return cfg, nil
 }
 
@@ -57,6 +60,6 @@ func (m mongoCollections) init(ctx context.Context) ([]string, error) {
 }
 
 func (m mongoCollections) initScript(to Grantees) string {
-	of, tables := queueOf(m.Preset(), nil, "", m.Tables, false, m.Retention != nil)
+	of, tables := queueOf(&m.TableSource, m.Retention != nil)
 	return queuetable.InitScript(of, m.In(), to.Relay, tables...)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/mysql"
 	"github.com/outriderhq/outrider/adapters/mysql/queuetable"
 	"github.com/outriderhq/outrider/adapters/mysql/statestore"
@@ -33,24 +34,19 @@ func mysqlSource(at site, s *config.MySQL) SourceKind {
 func (t mysqlTable) open(context.Context) (Feed, error) {
 	cfg := t.queue()
 	cfg.URL, cfg.Logger = t.URL.Reveal(), t.log
-	var err error
-	if cfg.TLS, err = mysqlTLS(t.TLS); err != nil {
+	location, err := t.stateLocation(t.name)
+	if err != nil {
 		return Feed{}, err
 	}
-	location := t.URL.Reveal() // beside the source
-	if !t.Config.State.URL.IsZero() {
-		location = t.Config.State.URL.Reveal()
+	if cfg.TLS, err = mysqlTLS(t.TLS); err != nil {
+		return Feed{}, err
 	}
 	cfg.Fenced = mysql.Database(location) != "" && mysql.Database(location) == mysql.Database(t.URL.Reveal())
 	queue, err := queuetable.New(cfg)
 	if err != nil {
 		return Feed{}, err
 	}
-	f := Feed{Queue: queue, poll: t.Poll, claims: claimsOf(t.Claims), tables: len(cfg.Tables), batch: queue.SetBatch}
-	if preset := t.Preset(); preset != nil {
-		f.together = preset.Defaults.Together
-	}
-	return f, nil
+	return queueFeed(&t.TableSource, len(cfg.Tables), queue), nil
 }
 
 func (t mysqlTable) lock(context.Context) (leaderLock, error) {
@@ -64,7 +60,7 @@ func (t mysqlTable) lock(context.Context) (leaderLock, error) {
 // queue describes the tables of a queue, without where they are.
 func (t mysqlTable) queue() queuetable.Config {
 	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
-	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes(), t.Retention != nil)
+	cfg.Layout, cfg.Tables = queueOf(&t.TableSource, t.Retention != nil)
 	for i := range cfg.Tables { // the configuration quotes as standard SQL does
 		cfg.Tables[i].Name = strings.ReplaceAll(cfg.Tables[i].Name, `"`, "`")
 	}
@@ -105,4 +101,27 @@ func (t mysqlTable) initSQL(to Grantees) string {
 
 func (t mysqlTable) publish(context.Context, []outbox.Envelope) error {
 	return notOwnTable(t.Layout)
+}
+
+// mysqlDatabase is MariaDB or MySQL.
+var mysqlDatabase = database{
+	schemes: []string{"mysql://", "mariadb://"}, state: mysqlState,
+	lost: mysql.ConnectionLost, problem: mysql.ConnectionProblem, fix: mysql.ConnectionFix,
+}
+
+func mysqlState(b *Builder, location string) StateKind {
+	return serverState(location, func(ctx context.Context) (adapters.OperatorStore, error) {
+		security, err := mysqlTLS(b.Config.StateTLS(location))
+		if err != nil {
+			return nil, err
+		}
+		return statestore.New(ctx, statestore.Config{URL: location, TLS: security, Logger: b.log})
+	}, statestore.InitSQL, func(to Grantees) string { return statestore.Grants().SQL(to.Relay, to.Operator, to.Publisher) })
+}
+
+// mysqlTLS says how connections to a database of MariaDB or MySQL are
+// encrypted; where the section says nothing, the URL decides.
+func mysqlTLS(t config.TLS) (mysql.TLS, error) {
+	c, err := newTLS(t, t.On())
+	return mysql.TLS{Config: c, Off: t.Off()}, err
 }

@@ -59,14 +59,7 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 	f := Feed{poll: t.Poll}
 	switch {
 	case t.Queued():
-		f.claims = claimsOf(t.Claims)
-		if preset := t.Preset(); preset != nil {
-			f.together = preset.Defaults.Together
-			if preset.Hot {
-				f.hot = router.Hot{Capacity: t.HotPath.Queue, SkipRecent: t.HotPath.SkipRecent.Std()}
-			}
-		}
-		f.Queue, f.tables, f.batch, err = t.openQueue(ctx, to)
+		return t.openQueue(ctx, to)
 	case t.Layout == "outrider":
 		f.Source, err = owntable.New(ctx, owntable.Config{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Table),
 			Wake: postgres.Wake(t.Wake), Logger: t.log, MaxRow: int64(t.MaxRow)})
@@ -82,30 +75,31 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 	return f, nil
 }
 
-func (t postgresTable) openQueue(ctx context.Context, to connection) (q adapters.OperatorQueue, tables int, batch func(int), err error) {
+func (t postgresTable) openQueue(ctx context.Context, to connection) (f Feed, err error) {
 	cfg := t.queue()
 	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 	cfg.Wake, cfg.Logger = postgres.Wake(t.Wake), t.log
 	if cfg.Layout.Claimless() {
 		if cfg.Fence, err = t.fence(to); err != nil {
-			return nil, 0, nil, err
+			return f, err
 		}
 	}
-	table, err := queuetable.New(ctx, cfg)
+	queue, err := queuetable.New(ctx, cfg)
 	if err != nil {
-		return nil, 0, nil, err
+		return f, err
 	}
-	return table, len(cfg.Tables), table.SetBatch, nil
+	f = queueFeed(&t.TableSource, len(cfg.Tables), queue)
+	if preset := t.Preset(); preset != nil && preset.Hot {
+		f.hot = router.Hot{Capacity: t.HotPath.Queue, SkipRecent: t.HotPath.SkipRecent.Std()}
+	}
+	return f, nil
 }
 
 // fence is where a queue without claims asks for the epochs of lanes: in the state store, if that is in its database.
 func (t postgresTable) fence(source connection) (f queuetable.Fence, err error) {
-	location := t.URL.Reveal() // beside the source
-	if !t.Config.State.URL.IsZero() {
-		location = t.Config.State.URL.Reveal()
-	}
-	if _, mine := postgresState(t.Builder, location); !mine {
-		return f, nil
+	location, err := t.stateLocation(t.name)
+	if err != nil || !postgresDatabase.owns(location) {
+		return f, err
 	}
 	state, err := t.Options.toState(t.Config, location)
 	if err != nil {

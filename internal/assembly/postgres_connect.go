@@ -2,13 +2,11 @@ package assembly
 
 import (
 	"context"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/mysql"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
@@ -41,7 +39,7 @@ func (o *Options) toState(cfg *config.Config, location string) (connection, erro
 			return connection{config: o.Pools[name]}, nil
 		}
 	}
-	security, err := stateTLS(cfg, location)
+	security, err := postgresTLS(cfg.StateTLS(location))
 	return connection{url: location, tls: security}, err
 }
 
@@ -92,59 +90,24 @@ func postgresTLS(t config.TLS) (postgres.TLS, error) {
 	return postgres.TLS{Config: c, Off: t.Off()}, err
 }
 
-// stateTLS is that of the state store at a location: its own, or that of the
-// source that it is beside.
-func stateTLS(cfg *config.Config, location string) (postgres.TLS, error) {
-	if !cfg.State.URL.IsZero() {
-		return postgresTLS(cfg.State.TLS)
-	}
-	for _, name := range SortedNames(cfg.Sources) {
-		if s, ok := cfg.Sources[name].(*config.Postgres); ok && s.URL.Reveal() == location {
-			return postgresTLS(s.TLS)
-		}
-	}
-	return postgres.TLS{}, nil
+// postgresDatabase is PostgreSQL.
+var postgresDatabase = database{
+	schemes: []string{"postgres://", "postgresql://"}, state: postgresState,
+	lost: postgres.ConnectionLost, problem: postgres.ConnectionProblem, fix: postgres.ConnectionFix,
 }
 
-// postgresState is what can be done with a state store in PostgreSQL, where the
-// location is a URL of one.
-func postgresState(b *Builder, location string) (k StateKind, mine bool) {
-	if !strings.HasPrefix(location, "postgres://") && !strings.HasPrefix(location, "postgresql://") {
-		return k, false
-	}
+func postgresState(b *Builder, location string) StateKind {
 	schema := b.Config.State.Schema.Exact()
-	return StateKind{
-		Key: location, Pools: true,
-		Exists: func() error { return nil }, // opening creates no database
-		Open: func(ctx context.Context) (adapters.OperatorStore, error) {
-			to, err := b.Options.toState(b.Config, location)
-			if err != nil {
-				return nil, err
-			}
-			return statestore.New(ctx, statestore.Config{URL: to.url, TLS: to.tls, Config: to.config, Schema: schema, Logger: b.log})
-		},
-		InitSQL: func(to Grantees) (string, error) {
-			text, err := statestore.InitSQL(schema)
-			if err != nil {
-				return "", err
-			}
-			return "-- All of it for a new installation; to upgrade, what follows the version that it has:\n" +
-				"-- SELECT max(version_id) FROM outrider_migrations\n" + text + "\n" + statestore.Grants(schema).SQL(to), nil
-		},
-	}, true
+	k := serverState(location, func(ctx context.Context) (adapters.OperatorStore, error) {
+		to, err := b.Options.toState(b.Config, location)
+		if err != nil {
+			return nil, err
+		}
+		return statestore.New(ctx, statestore.Config{URL: to.url, TLS: to.tls, Config: to.config, Schema: schema, Logger: b.log})
+	}, func() (string, error) { return statestore.InitSQL(schema) }, func(to Grantees) string { return statestore.Grants(schema).SQL(to) })
+	k.Pools = true
+	return k
 }
 
 // Grantees are the database roles that printed statements grant to.
 type Grantees = postgres.Grantees
-
-// ConnectionProblem is what the failure to reach a database comes down to, and what to
-// do about it; false: err is something else.
-func ConnectionProblem(err error) (text, fix string, ok bool) {
-	if text, ok = postgres.ConnectionProblem(err); ok {
-		return text, postgres.ConnectionFix(err), true
-	}
-	if text, ok = mysql.ConnectionProblem(err); ok {
-		fix = mysql.ConnectionFix(err)
-	}
-	return text, fix, ok
-}

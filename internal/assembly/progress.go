@@ -75,7 +75,7 @@ func (b *Builder) progressPossible(source string, src *config.Postgres) error {
 	if err != nil {
 		return err
 	}
-	if _, mine := postgresState(b, location); !mine {
+	if !postgresDatabase.owns(location) {
 		return errProgressElsewhere
 	}
 	from, err := b.Options.toSource(source, src)

@@ -140,9 +140,10 @@ func sqliteExists(path string) error {
 	return nil
 }
 
-// sqliteState is what can be done with a state store in a SQLite file, which any
-// location is that is no URL.
-func sqliteState(_ *Builder, location string) (k StateKind, mine bool) {
+// sqliteDatabase is an SQLite file.
+var sqliteDatabase = database{state: sqliteState}
+
+func sqliteState(_ *Builder, location string) StateKind {
 	return StateKind{
 		Key:    sqliteKey(location),
 		Exists: func() error { return sqliteExists(location) },
@@ -152,7 +153,7 @@ func sqliteState(_ *Builder, location string) (k StateKind, mine bool) {
 		InitSQL: func(Grantees) (string, error) {
 			return "-- Nothing: `outrider init` or `outrider run` creates the tables in the SQLite file, which has no roles.\n", nil
 		},
-	}, true
+	}
 }
 
 // sqliteKey is the path of a file in one form: it has one store, however its path is
@@ -169,4 +170,27 @@ func sqliteKey(location string) string {
 		name = absolute
 	}
 	return name
+}
+
+// openQueue opens tables whose rows carry a status.
+func (t sqliteTable) openQueue() (Feed, error) {
+	cfg := t.queue()
+	cfg.Path, cfg.Logger = t.Path, t.log
+	state, err := t.StateOf(t.name)
+	if err != nil {
+		return Feed{}, err
+	}
+	cfg.Fenced = state.Key == sqliteKey(t.Path)
+	queue, err := queuetable.New(cfg)
+	if err != nil {
+		return Feed{}, err
+	}
+	return queueFeed(&t.TableSource, len(cfg.Tables), queue), nil
+}
+
+// queue describes the tables of a queue, without where they are.
+func (t sqliteTable) queue() queuetable.Config {
+	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
+	cfg.Layout, cfg.Tables = queueOf(&t.TableSource, t.Retention != nil)
+	return cfg
 }

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/watermill"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/middleware"
 )
@@ -122,4 +124,39 @@ func (o *Options) CheckPools(cfg *config.Config) (errs []error) {
 			"state beside a source takes the pool of that source"))
 	}
 	return errs
+}
+
+// listenersDestination is what can be done with functions that the program supplies.
+func listenersDestination(at site, d *config.Listeners) DestinationKind {
+	k := DestinationKind{Supplied: "WithListeners"}
+	if supplied := at.Options.Listeners[at.name]; supplied != nil {
+		k.Open = func() (adapters.Destination, error) { return supplied(d.Workers) }
+	}
+	return k
+}
+
+// publisherDestination is what can be done with a destination that the program
+// supplies, as a Watermill publisher or as one of Outrider's own kind.
+func publisherDestination(at site, d *config.Publisher) DestinationKind {
+	k := DestinationKind{Supplied: "WithDestination"}
+	if supplied := at.Options.Destinations[at.name]; supplied != nil {
+		k.Open = func() (adapters.Destination, error) { return supplied(d) }
+	}
+	return k
+}
+
+// Supply has a Watermill publisher be the destination of a name, to the topic that the
+// configuration gives it.
+func (o *Options) Supply(name string, p message.Publisher) {
+	o.Destinations[name] = func(d *config.Publisher) (adapters.Destination, error) {
+		return watermill.New(p, watermill.Config{Topic: string(d.Topic), Logger: o.Logger})
+	}
+}
+
+// subscriberSource is what can be done with a Watermill subscriber that the program
+// supplies. It is the program's to close.
+func subscriberSource(at site, s *config.Subscriber) SourceKind {
+	return SourceKind{Supplied: true, Leader: s.Leader, Open: func(context.Context) (Feed, error) {
+		return Feed{subscriber: at.Options.Subscribers[at.name], topic: s.Topic, maxRow: int64(s.MaxRow)}, nil
+	}}
 }
