@@ -110,8 +110,8 @@ func TestRemarksTellWhatTroubleCosts(t *testing.T) {
 		{With: "1000 msgs/s, all well", P99: 10}, {With: "1000 msgs/s, 1 group poisoned", P99: 10.5},
 		{With: "backlog, all well", Rate: 1000}, {With: "backlog, 1 of 2 destinations hangs", Rate: 970},
 	}), "\n")
-	if want := "1 group poisoned: the p99 of the others is +5% against when all is well; the aim is below 10%.\n" +
-		"1 of 2 destinations hangs: the throughput of the others is 97% of what it is when all is well; the aim is 95%."; got != want {
+	if want := "1 group poisoned: the p99 of other messages is +5% compared with no fault; the aim is below 10%.\n" +
+		"1 of 2 destinations hangs: the throughput of other messages is 97% of that with no fault; the aim is 95%."; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

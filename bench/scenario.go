@@ -48,7 +48,7 @@ var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, mariaScen
 
 var drainScenario = &scenario{
 	name:  "drain",
-	about: "How fast a backlog of the own table arrives in Kafka, beside the floor, the stock pipeline and Debezium.",
+	about: "How fast a backlog of the own table arrives in Kafka, compared with the floor, the stock pipeline and Debezium.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},

@@ -42,7 +42,7 @@ var (
 // idleScenario measures the cost of an idle relay (G9) and of starting.
 var idleScenario = &scenario{
 	name:  "idle",
-	about: "What a relay with nothing to do asks of its database and takes of a processor, and how long starting takes.",
+	about: "The statements and processor time of an idle relay, and how long starting takes.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table; a server of its own, with fsync on", 2*o.duration, idleLead)
 	},

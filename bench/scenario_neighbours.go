@@ -61,9 +61,9 @@ func onOtherRoute(group int) bool { return group%10 == otherDigit }
 // neighbourScenario measures unaffected groups during trouble (G6).
 var neighbourScenario = &scenario{
 	name:  "peers",
-	about: "What the others notice while one group is poisoned, or one of two destinations hangs.",
+	about: "How a poisoned group, or one of two destinations that hangs, affects other messages.",
 	title: func(o *options) string {
-		return fmt.Sprintf("Others beside a poisoned group and a destination that hangs: %d groups, a tenth of them on a route of its own; "+
+		return fmt.Sprintf("A poisoned group, and a destination that hangs: %d groups, a tenth of them on a route of its own; "+
 			"%d messages per second for %v, and a backlog of %d; figures are those of the main route without the poisoned group",
 			neighbourGroups(o), neighbourRate, o.duration, neighbourRows(o))
 	},
@@ -115,9 +115,9 @@ func compareNeighbours(results []result) []string {
 				continue
 			}
 			if kind == "backlog" {
-				out = append(out, fmt.Sprintf("%s: the throughput of the others is %.0f%% of what it is when all is well; the aim is 95%%.", what, 100*r.Rate/well.Rate))
+				out = append(out, fmt.Sprintf("%s: the throughput of other messages is %.0f%% of that with no fault; the aim is 95%%.", what, 100*r.Rate/well.Rate))
 			} else {
-				out = append(out, fmt.Sprintf("%s: the p99 of the others is %+.0f%% against when all is well; the aim is below 10%%.", what, 100*(r.P99/well.P99-1)))
+				out = append(out, fmt.Sprintf("%s: the p99 of other messages is %+.0f%% compared with no fault; the aim is below 10%%.", what, 100*(r.P99/well.P99-1)))
 			}
 		}
 	}

@@ -11,10 +11,10 @@ import (
 // publishScenario measures the cost of publishing.
 var publishScenario = &scenario{
 	name:  "publish",
-	about: "What publishing costs those who publish, with the client and with waking the relay.",
+	about: "The cost of publishing, with the client and with waking the relay.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Publishing: transactions that write one message of %d bytes of JSON and nothing else, for %v, on a server with fsync on, "+
-			"beside a relay that delivers them to nowhere", o.payload, o.duration)
+			"while a relay delivers them to nowhere", o.payload, o.duration)
 	},
 	peers: []peers.Peer{bareWay, clientWay, notifyWay, triggerWay, alwaysWay},
 	entries: func(o *options) (out []entry) {

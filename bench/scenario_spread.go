@@ -49,7 +49,7 @@ type several struct {
 // spreadScenario has several instances share one route.
 var spreadScenario = &scenario{
 	name:  "spread",
-	about: "How much faster one hot route is with three instances, when the receiver is what is slow.",
+	about: "How much faster one hot route is with three instances, when the receiver is slow.",
 	title: func(o *options) string {
 		return fmt.Sprintf("One route, one and %d instances, a receiver that answers after %v, %d requests at a time per instance: %d rows of %d bytes of JSON, "+
 			"written when the lanes are spread; the rate is that of the first %.0f%%, while no instance has run dry", spreadInstances, spreadDelay, spreadRequests, spreadRows(o), o.payload, 100*spreadPart)

@@ -34,7 +34,7 @@ var sustainedScenario = &scenario{
 	about: "How long messages take, and how large the table gets, when as many go out as come in for a long time.",
 	title: func(o *options) string {
 		return fmt.Sprintf("In and out at the same time: %d messages per second of %d bytes of JSON for %v, in transactions of %d on %d connections; "+
-			"retention and autovacuum at work; the first %v do not count", o.rate, o.payload, o.sustain, sustainedPer, measure.FlowWriters, sustainedLead)
+			"with retention and autovacuum; the first %v do not count", o.rate, o.payload, o.sustain, sustainedPer, measure.FlowWriters, sustainedLead)
 	},
 	peers: []peers.Peer{retaining},
 	entries: func(o *options) []entry {
