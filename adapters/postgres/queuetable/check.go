@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -185,4 +186,44 @@ func queueFix(refused *pgconn.PgError) string {
 		return pg.ReadOnlyFix
 	}
 	return ""
+}
+
+// Grants are the privileges on queue tables. Those of publishers are the
+// application's.
+func Grants(layout Layout, tables ...Table) (g pg.Grants) {
+	for _, table := range tables {
+		g = append(g, queueGrants(&layout, pg.NameOf(table.Name))...)
+	}
+	return g
+}
+
+func queueGrants(layout *Layout, table pgx.Identifier) (g pg.Grants) {
+	var names []string
+	for _, c := range layout.All() {
+		names = append(names, c.Name)
+	}
+	for _, task := range []pg.Task{pg.TaskRelay, pg.TaskOperator} {
+		reads := pg.Reading(task, table, names)
+		if task == pg.TaskRelay {
+			reads.Rights = append(reads.Rights, pg.Right{Name: "UPDATE", Columns: layout.Columns.Written()})
+			if layout.DoneIsDeleted || layout.OldIsDeleted {
+				reads.Rights = append(reads.Rights, pg.Right{Name: "DELETE"})
+			}
+		} else {
+			reads.Rights = append(reads.Rights, operatorRights(&layout.Columns)...)
+		}
+		g = append(g, pg.Usage(task, table), reads)
+	}
+	return g
+}
+
+// operatorRights are what [adapters.OperatorQueue] needs beside reading.
+func operatorRights(c *Columns) []pg.Right {
+	written := []string{c.Status}
+	for _, name := range []string{c.Attempts, c.NextAttempt, c.Updated} {
+		if name != "" {
+			written = append(written, name)
+		}
+	}
+	return []pg.Right{{Name: "UPDATE", Columns: written}, {Name: "DELETE"}}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,26 +43,15 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 	if !possible {
 		return nil, nil
 	}
-	rows, err := q.pool.Query(ctx, text, args...)
-	if err != nil {
-		return nil, noSuchKey(f, err)
-	}
-	var r deadRecord
-	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
-		if row := t.dead(&sql, &r); f.ID == "" || queue.Names(f.ID, row.Row.ID) {
-			page = append(page, row)
+	err = q.shown(ctx, t, &sql, text, args, f.ID, func(r *shownRow) {
+		d := adapters.DeadRow{At: adapters.DeadKey{Table: t.name, Created: r.text(shownCreated), Key: r.row.ID, Retrying: f.After.Retrying},
+			Row: *r.row, Attempts: r.attempts(), Error: r.text(shownError), Died: r.time(shownMore), Due: r.time(shownMore + 1)}
+		if !f.Payload {
+			d.Row.Payload, d.Row.Headers = nil, nil
 		}
-		return nil
+		page = append(page, d)
 	})
-	return page, noSuchKey(f, err)
-}
-
-// noSuchKey drops the error for an id that cannot be one of this table: then no row has it.
-func noSuchKey(f adapters.DeadFilter, err error) error {
-	if f.ID != "" && pg.NoValue(err) {
-		return nil
-	}
-	return err
+	return page, err
 }
 
 // described returns what a table's statements are made of.
@@ -177,26 +165,18 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 	if !f.Before.IsZero() {
 		where += " AND " + died + " < " + arg(f.Before) + "::timestamptz"
 	}
-	payload, size, headers, extra := "NULL::bytea", "0", "NULL::bytea", "NULL::text[]"
-	if f.Payload {
-		headers, extra = q.deadHeaders()
-	}
-	if f.Payload || q.layout.TypeInPayload {
-		payload, size = q.deadPayload()
-	}
-	return q.fill(`SELECT s.created, s.key, s.grp, s.type, s.aggregate_type, s.aggregate_id, s.tenant, s.payload, s.attempts, s.error, s.died, s.position, s.headers, s.extra, s.due
+	most := strconv.Itoa(queue.DeadPageBytes)
+	return q.fill(`SELECT s.*
 FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
-        SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
-            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queue.DeadPageBytes) + `) AS size, ` + wire.Instant(died) + ` AS died,
-            coalesce(` + wire.Ordinary("{created}", "(extract(epoch FROM {created}) * 1000000)::bigint") + `, 0) AS position, ` + headers + ` AS headers, ` + extra + ` AS extra, ` + due + ` AS due
+        SELECT ` + q.shownColumns(f.Payload) + ", " + wire.Instant(died) + ` AS died, ` + due + ` AS due
         FROM {t} t` + q.noted(!f.After.Retrying) + `
         WHERE ` + status + where + order + `
         LIMIT ` + limit + `
     ) r
 ) s
-WHERE s.total - s.size < ` + strconv.Itoa(queue.DeadPageBytes)), args, true
+WHERE s.total - least(s.size, ` + most + `) < ` + most), args, true
 }
 
 // backingOff is the condition that a row has failed and waits for a time, a template; "": the table does not say that.
@@ -220,36 +200,6 @@ func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bo
 		null = " OR {group} IS NULL"
 	}
 	return " AND (" + q.groupName("{group}") + " = ANY (" + arg(names) + "::text[])" + null + ")", true
-}
-
-// deadText are the columns that are short, a template.
-func (q *queueSQL) deadText() string {
-	c := &q.layout.Columns
-	text := func(column, what, as string) string {
-		if column == "" && (what != "error" || q.notes == "") {
-			return "'' AS " + as
-		}
-		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(queue.LongestError) + ") AS " + as
-	}
-	attempts := "0 AS attempts"
-	if q.keeps(c.Attempts) {
-		attempts = "coalesce({attempts}, 0)::int AS attempts"
-	}
-	return text(c.Type, "type", "type") + ", " + text(c.AggregateType, "aggregate_type", "aggregate_type") + ", " +
-		text(c.AggregateID, "aggregate_id", "aggregate_id") + ", " + text(c.Tenant, "tenant", "tenant") + ", " + attempts + ", " + text(c.Error, "error", "error")
-}
-
-// deadPayload are the payload as bytes, NULL when it is too large, and its size.
-func (q *queueSQL) deadPayload() (payload, size string) {
-	measured, bytes := "octet_length({payload})", "convert_to({payload}::text, 'UTF8')"
-	switch q.types.payload {
-	case "bytea":
-		bytes = "{payload}"
-	case "text", "character varying":
-	default:
-		measured = "pg_column_size({payload})"
-	}
-	return fmt.Sprintf("CASE WHEN %s <= %d THEN %s END", measured, cmp.Or(q.maxRow, adapters.DefaultMaxRow), bytes), "coalesce(" + measured + ", 0)"
 }
 
 // theDead is the condition that a row of the given keys is dead still. IS TRUE keeps the
@@ -287,37 +237,3 @@ func (q *queueSQL) redrive() string {
 
 // purge deletes dead rows. Parameter: keys.
 func (q *queueSQL) purge() string { return q.fill("DELETE FROM {t} t WHERE " + theDead) }
-
-// deadIndex is the index that finds dead rows, and only these, so that it costs nothing
-// while nothing dies.
-func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
-	index := pg.DerivedName(name, "_outrider_dead_idx")
-	return pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
-		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} IN ({dead})", "{index}", pgx.Identifier{index}.Sanitize())}
-}
-
-// examineDeadIndex reports that looking for dead rows reads the whole table.
-func (q *Queue) examineDeadIndex(ctx context.Context, t *queueTable) []adapters.Finding {
-	all, err := pg.TableIndexes(ctx, q.pool, t.sql.table)
-	c := &t.sql.layout.Columns
-	if err != nil || slices.ContainsFunc(all, func(i pg.TableIndex) bool {
-		index := queueIndex{i}
-		return index.covers(t.sql.layout, t.sql.layout.Dead()...) && index.serves(nil, c.Created, c.Key)
-	}) {
-		return nil // examineIndexes reports an error
-	}
-	return []adapters.Finding{{Level: adapters.LevelWarning, Subject: "table " + t.name + ": dead rows",
-		Text: "no index finds them: `outrider status` and `outrider parked` read the whole table",
-		Fix:  strings.Replace(t.sql.deadIndex(t.full).Create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1)}}
-}
-
-// operatorRights are what [adapters.OperatorQueue] needs beside reading.
-func operatorRights(c *Columns) []pg.Right {
-	written := []string{c.Status}
-	for _, name := range []string{c.Attempts, c.NextAttempt, c.Updated} {
-		if name != "" {
-			written = append(written, name)
-		}
-	}
-	return []pg.Right{{Name: "UPDATE", Columns: written}, {Name: "DELETE"}}
-}

@@ -3,11 +3,9 @@ package queuetable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
@@ -131,25 +129,15 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 
 // Waiting implements [adapters.OperatorQueue]. Which rows of a table are shown is not
 // defined: an order would cost more than it is worth.
-func (q *Queue) Waiting(ctx context.Context, most int) ([]adapters.Row, error) {
-	var all []adapters.Row
+func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err error) {
 	for _, t := range q.tables {
-		if err := t.find(ctx, q.pool); err != nil {
-			return nil, queueError(t.name, "look at what waits", err)
+		sql, err := q.described(ctx, t)
+		if err == nil {
+			err = q.shown(ctx, t, &sql, sql.sample(), []any{most}, "", func(r *shownRow) {
+				r.row.Payload = nil
+				all = append(all, *r.row)
+			})
 		}
-		rows, err := q.pool.Query(ctx, t.sql.sample(), most)
-		if err != nil {
-			return nil, queueError(t.name, "look at what waits", err)
-		}
-		var id, typ, aggregate, tenant, payload string
-		_, err = pgx.ForEachRow(rows, []any{&id, &typ, &aggregate, &tenant, &payload}, func() error {
-			row := adapters.Row{ID: id, Kind: t.kind, Type: typ, AggregateType: aggregate, Tenant: tenant}
-			if in := gjson.Get(payload, "type"); in.Type == gjson.String && in.Str != "" {
-				row.Type = in.Str
-			}
-			all = append(all, row)
-			return nil
-		})
 		if err != nil {
 			return nil, queueError(t.name, "look at what waits", err)
 		}
@@ -157,18 +145,22 @@ func (q *Queue) Waiting(ctx context.Context, most int) ([]adapters.Row, error) {
 	return all, nil
 }
 
-// sample reads what matching needs of some rows that wait. Parameter: limit.
+// sample reads some rows that wait. Parameter: limit.
 func (q *queueSQL) sample() string {
-	c := &q.layout.Columns
-	columns := []string{"{key}::text", "coalesce({type}::text, '')", "''", "''", "''"}
-	if c.AggregateType != "" {
-		columns[2] = "coalesce({aggregate_type}::text, '')"
+	return q.fill("SELECT " + q.shownColumns(false) + " FROM {t} t" + q.noted(false) + " WHERE {status} IN ({waiting}) LIMIT $1")
+}
+
+// examineDeadIndex reports that looking for dead rows reads the whole table.
+func (q *Queue) examineDeadIndex(ctx context.Context, t *queueTable) []adapters.Finding {
+	all, err := pg.TableIndexes(ctx, q.pool, t.sql.table)
+	c := &t.sql.layout.Columns
+	if err != nil || slices.ContainsFunc(all, func(i pg.TableIndex) bool {
+		index := queueIndex{i}
+		return index.covers(t.sql.layout, t.sql.layout.Dead()...) && index.serves(nil, c.Created, c.Key)
+	}) {
+		return nil // examineIndexes reports an error
 	}
-	if c.Tenant != "" {
-		columns[3] = "coalesce({tenant}::text, '')"
-	}
-	if q.layout.TypeInPayload {
-		columns[4] = "coalesce({payload}::text, '')"
-	}
-	return q.fill("SELECT " + strings.Join(columns, ", ") + " FROM {t} t WHERE {status} IN ({waiting}) LIMIT $1")
+	return []adapters.Finding{{Level: adapters.LevelWarning, Subject: "table " + t.name + ": dead rows",
+		Text: "no index finds them: `outrider status` and `outrider parked` read the whole table",
+		Fix:  strings.Replace(t.sql.deadIndex(t.full).Create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1)}}
 }

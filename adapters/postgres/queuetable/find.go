@@ -2,15 +2,14 @@ package queuetable
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -18,17 +17,8 @@ import (
 func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.Found, err error) {
 	for _, t := range q.tables {
 		sql, err := q.described(ctx, t)
-		if err != nil {
-			return found, queueError(t.name, "look for an event", err)
-		}
-		rows, err := q.pool.Query(ctx, sql.find(), id, most)
 		if err == nil {
-			var more []adapters.FoundRow
-			more, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (adapters.FoundRow, error) { return t.scanFound(&sql, row) })
-			found.Rows = append(found.Rows, slices.DeleteFunc(more, func(f adapters.FoundRow) bool { return !queue.Names(id, f.Row.ID) })...)
-		}
-		if pg.NoValue(err) {
-			continue // it cannot be a key of this table
+			err = q.shown(ctx, t, &sql, sql.find(), []any{id, most}, id, func(r *shownRow) { found.Rows = append(found.Rows, t.foundRow(&sql, r)) })
 		}
 		if err != nil {
 			return found, queueError(t.name, "look for an event", err)
@@ -39,14 +29,24 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 
 // find looks for a row by its key. Parameters: key, limit.
 func (q *queueSQL) find() string {
-	payload := "NULL::bytea"
-	if q.layout.TypeInPayload {
-		payload, _ = q.deadPayload()
-	}
-	return q.fill(`SELECT {key}::text, ` + q.groupText() + `, ` + q.deadText() + `, ` + payload + `, {status}::text,
+	return q.fill(`SELECT ` + q.shownColumns(false) + `, {status}::text,
     ` + wire.Instant("{created}") + `, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
     ` + q.timeText(q.layout.Columns.Done, "{done}") + `, ` + q.timeText(q.layout.Columns.Updated, "{updated}") + `
 FROM {t} t` + q.notedAny() + ` WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
+}
+
+// foundRow is a row of find.
+func (t *queueTable) foundRow(sql *queueSQL, r *shownRow) adapters.FoundRow {
+	f := adapters.FoundRow{Row: *r.row, Table: t.name, Status: queue.StatusOf(sql.layout, r.text(shownMore)), Attempts: r.attempts(), Error: r.text(shownError),
+		Claimed: r.time(shownMore + 2), Due: r.time(shownMore + 3), Changed: r.time(shownMore + 5)}
+	f.Row.CreatedAt, f.Row.Payload, f.Row.Headers = r.time(shownMore+1), nil, nil
+	if f.Changed.IsZero() {
+		f.Changed = f.Claimed
+	}
+	if f.Status == adapters.RowDone {
+		f.Done = r.time(shownMore + 4)
+	}
+	return f
 }
 
 // timeText is a column of times, NULL where the layout has none.
@@ -57,51 +57,73 @@ func (q *queueSQL) timeText(column, name string) string {
 	return wire.Instant(name)
 }
 
-// scanFound reads a row of find.
-func (t *queueTable) scanFound(sql *queueSQL, row pgx.CollectableRow) (f adapters.FoundRow, err error) {
-	r := &f.Row
-	var group *string
-	var status string
-	var payload []byte
-	var created, claimed, due, done, changed pgtype.Timestamptz
-	err = row.Scan(&r.ID, &group, &r.Type, &r.AggregateType, &r.AggregateID, &r.Tenant, &f.Attempts, &f.Error, &payload,
-		&status, &created, &claimed, &due, &done, &changed)
-	if err != nil {
-		return f, err
-	}
-	t.place(r, group)
-	if sql.layout.KindInType {
-		r.Kind = r.Type
-	}
-	if sql.layout.TypeInPayload {
-		r.Type = typeIn(payload, r.Type)
-	}
-	f.Table, f.Status = t.name, queue.StatusOf(sql.layout, status)
-	r.CreatedAt, f.Claimed, f.Due, f.Changed = created.Time, claimed.Time, due.Time, changed.Time
-	if f.Changed.IsZero() {
-		f.Changed = claimed.Time
-	}
-	if f.Status == adapters.RowDone {
-		f.Done = done.Time
-	}
-	return f, nil
-}
-
-// place sets what follows from the table and the group's column: kind, group and slot.
-func (t *queueTable) place(r *adapters.Row, group *string) {
-	g := t.group(group)
-	r.Kind, r.Group, r.Slot = t.kind, g.key, g.slot
-	if !g.ordered() {
-		r.Slot = adapters.SlotOf("", r.ID)
-	}
-}
-
-// typeIn is the event type that a payload names, or else the column's.
-func typeIn(payload []byte, column string) string {
-	if gjson.ValidBytes(payload) {
-		if in := gjson.GetBytes(payload, "type"); in.Type == gjson.String && in.Str != "" {
-			return in.Str
+// WaitingByAge implements [adapters.OperatorQueue]. A table without an index by age is an error that wraps
+// [errors.ErrUnsupported].
+func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
+	return queue.Pages(q.tables, after, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
+		page, err := q.waitingIn(ctx, t, after, most)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
 		}
+		return page, queueError(t.name, "look for rows that wait", err)
+	})
+}
+
+func (q *Queue) waitingIn(ctx context.Context, t *queueTable, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
+	sql, err := q.described(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	return column
+	if !t.aged {
+		return nil, fmt.Errorf("table %s has no index by age: %w", t.name, errors.ErrUnsupported)
+	}
+	args := []any{most}
+	place := ""
+	if after.Table != "" {
+		place = " AND ({created}, {key}) > ($2::text::" + sql.types.created + ", $3::text::" + sql.types.key + ")"
+		args = append(args, after.Created, after.Key)
+	}
+	attempts := "0"
+	if sql.layout.Columns.Attempts != "" {
+		attempts = "coalesce({attempts}, 0)::int"
+	}
+	rows, err := q.pool.Query(ctx, sql.fill(`SELECT {created}::text, {key}::text, t.xmin::text || t.ctid::text, `+sql.timeText(sql.layout.Columns.NextAttempt, "least({next_attempt}, '9999-12-31')")+
+		`, `+attempts+` FROM {t} t WHERE {status} IN ({waiting})`+place+` ORDER BY {created}, {key} LIMIT $1`), args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (w adapters.WaitingRow, err error) {
+		var due pgtype.Timestamptz
+		err = row.Scan(&w.At.Created, &w.At.Key, &w.Version, &due, &w.Attempts)
+		w.At.Table, w.Due = t.name, due.Time
+		return w, err
+	})
+}
+
+// IsFirst implements [adapters.OperatorQueue].
+func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
+	t := q.table(at.Table)
+	if t == nil {
+		return false, errNoTable(at.Table)
+	}
+	sql, err := q.described(ctx, t)
+	if err != nil {
+		return false, queueError(t.name, "look at a row that waits", err)
+	}
+	earlier := "false"
+	if sql.layout.Columns.Group != "" {
+		earlier = sql.fill(`EXISTS (SELECT FROM {t} o WHERE {other:group} = {group} AND o.{set:status} IN ({unfinished})
+    AND (o.{set:created}, o.{set:key}) < ({created}, {key}))`)
+	}
+	err = q.pool.QueryRow(ctx, sql.fill(`SELECT NOT `)+earlier+sql.fill(` FROM {t} t WHERE {key} = $1::text::`+sql.types.key+` AND {status} IN ({waiting})`), at.Key).Scan(&first)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return first, queueError(t.name, "look at a row that waits", err)
+}
+
+// KeepsDue implements [adapters.DueKeeper].
+func (q *Queue) KeepsDue() bool {
+	l := q.tables[0].sql.layout
+	return l.Columns.NextAttempt != "" || l.Noted()
 }

@@ -260,3 +260,11 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 	}
 	return done, nil
 }
+
+// deadIndex is the index that finds dead rows, and only these, so that it costs nothing
+// while nothing dies.
+func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
+	index := pg.DerivedName(name, "_outrider_dead_idx")
+	return pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
+		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} IN ({dead})", "{index}", pgx.Identifier{index}.Sanitize())}
+}

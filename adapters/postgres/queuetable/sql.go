@@ -102,11 +102,11 @@ func (q *queueSQL) byAge(page agePage, held bool) string {
 	if held {
 		statuses = "{unfinished}"
 	}
-	return q.fill(`SELECT {created}, {key}::text, {group?}, false, t.ctid
+	return q.fill(`SELECT {created}, {key}::text, ` + q.groupColumn() + `, false, t.ctid
 FROM {t} t
-WHERE {status} IN (`+statuses+`)`+page.place+`
-ORDER BY `+page.order+`
-LIMIT $1`, "{group?}", q.groupText())
+WHERE {status} IN (` + statuses + `)` + page.place + `
+ORDER BY ` + page.order + `
+LIMIT $1`)
 }
 
 // held lists what is being processed. It belongs to what is unfinished: of a
@@ -115,8 +115,7 @@ LIMIT $1`, "{group?}", q.groupText())
 func (q *queueSQL) held() string { return q.heldUpTo("$1") }
 
 func (q *queueSQL) heldUpTo(limit string) string {
-	return q.fill("SELECT {created}, {key}::text, {group?}, true, t.ctid FROM {t} t WHERE {status} = {processing} LIMIT "+limit,
-		"{group?}", q.groupText())
+	return q.fill("SELECT {created}, {key}::text, " + q.groupColumn() + ", true, t.ctid FROM {t} t WHERE {status} = {processing} LIMIT " + limit)
 }
 
 // everything is the first page of all that is unfinished by age, with all that is
@@ -152,12 +151,12 @@ SELECT 0, NULL WHERE EXISTS (SELECT FROM {t} t WHERE {status} = {this} AND {grou
 		"{this}", pg.Literal(status))
 }
 
-// groupText selects the group; NULL for tables without groups.
-func (q *queueSQL) groupText() string {
+// groupColumn selects the group, a template; NULL for tables without groups.
+func (q *queueSQL) groupColumn() string {
 	if q.layout.Columns.Group == "" {
 		return "NULL::text"
 	}
-	return q.fill(q.groupName("{group}"))
+	return q.groupName("{group}")
 }
 
 // look reads what is unfinished in groups, each from a place on, in the order

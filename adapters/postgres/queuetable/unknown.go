@@ -181,10 +181,10 @@ func (q *queueSQL) unclaim() string {
     WHERE ({status} = {processing}) IS TRUE AND extract(microseconds FROM {claimed})::int % 1000 = 1000 - $2
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
-UPDATE {t} t SET {set:status} = `+q.putBack()+`
+UPDATE {t} t SET {set:status} = ` + q.putBack() + `
 FROM ours o
 WHERE t.ctid = o.tid
-RETURNING {created}, {group?}`, "{group?}", q.groupText())
+RETURNING {created}, ` + q.groupColumn())
 }
 
 // settled finds the rows that have one of the statuses which a settle wrote, or are gone. They got
