@@ -81,7 +81,7 @@ func (o *Outrider) record(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		o.console.Record(ctx)
+		o.console.Run(ctx)
 	}()
 	return func() {
 		cancel()

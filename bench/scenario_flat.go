@@ -109,7 +109,7 @@ func (l laden) Rewind(ctx context.Context, db *pgx.Conn) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, op.Close()) }()
-	move, err := op.PlanSeek(ctx, "orders", operate.Place{Position: int64(l.retained) + 1})
+	move, err := op.PlanSeek(ctx, "orders", operate.Target{Position: int64(l.retained) + 1})
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (ch change) do(ctx context.Context, c *console.Console, v url.Values) (stri
 	defer cancel()
 	changed := 0
 	err = c.Use(ctx, func(op *operate.Operator) (err error) {
-		changed, err = op.ChangeParked(limited, command, operate.Pace{})
+		changed, err = op.ChangeParked(limited, command, operate.RateLimit{})
 		return err
 	})
 	if limited.Err() != nil && changed > 0 {

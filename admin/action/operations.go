@@ -50,7 +50,7 @@ func seekOrder(ctx context.Context, op *operate.Operator, v url.Values) (*operat
 	if len(routes) == 0 {
 		return nil, server.Failed(http.StatusUnprocessableEntity, "say which routes, such as eu-*; * means all")
 	}
-	to, err := operate.ParsePlace(strings.TrimSpace(v.Get("to")), time.Now())
+	to, err := operate.ParseTarget(strings.TrimSpace(v.Get("to")), time.Now())
 	if err != nil {
 		return nil, operate.Mistake{Err: err}
 	}

@@ -97,7 +97,7 @@ func switchPause(ctx context.Context, c *console.Console, v url.Values,
 type relocation func(context.Context, *operate.Operator, url.Values) (*operate.Relocation, error)
 
 func seekPlan(ctx context.Context, op *operate.Operator, v url.Values) (*operate.Relocation, error) {
-	to, err := operate.ParsePlace(strings.TrimSpace(v.Get("to")), time.Now())
+	to, err := operate.ParseTarget(strings.TrimSpace(v.Get("to")), time.Now())
 	if err != nil {
 		return nil, operate.Mistake{Err: err}
 	}

@@ -51,8 +51,8 @@ func newService(c *console.Console) *service {
 	s.addParked()
 	s.addChanges()
 	s.addOperations()
-	s.addUpkeep()
-	s.addMending()
+	s.addMaintenance()
+	s.addRepair()
 	return s
 }
 

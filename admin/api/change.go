@@ -148,7 +148,7 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[MoveResult], error
 	if err := checkText("by", in.Body.By, "to", in.Body.To); err != nil {
 		return nil, err
 	}
-	to, err := operate.ParsePlace(in.Body.To, time.Now())
+	to, err := operate.ParseTarget(in.Body.To, time.Now())
 	if err != nil {
 		return nil, invalid("to: %v", err)
 	}
@@ -205,7 +205,7 @@ func (s *service) change(of adapters.ParkedAction) func(context.Context, *parked
 			limited, cancel := context.WithTimeout(ctx, action.RequestTime)
 			defer cancel()
 			c.Filter.Limit = cmp.Or(in.Body.Limit, 10_000)
-			out.Body.Changed, err = op.ChangeParked(limited, c, operate.Pace{})
+			out.Body.Changed, err = op.ChangeParked(limited, c, operate.RateLimit{})
 			out.Body.More = out.Body.Changed < out.Body.Total
 			if limited.Err() != nil && out.Body.Changed > 0 {
 				return nil // what is left is for the next request

@@ -166,7 +166,7 @@ func (o *OperationOrder) order(by string) (operate.OperationOrder, error) {
 			return order, err
 		}
 	}
-	to, err := operate.ParsePlace(o.To, time.Now())
+	to, err := operate.ParseTarget(o.To, time.Now())
 	if err != nil {
 		return order, invalid("to: %v", err)
 	}

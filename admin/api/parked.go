@@ -230,8 +230,8 @@ func (v *ParkedView) content(p *adapters.Parked, shown bool) {
 }
 
 // parsePlace reads the place that a page begins behind.
-func parsePlace(text string) (operate.ParkedPlace, error) {
-	place, err := operate.ParseParkedPlace(text)
+func parsePlace(text string) (operate.PageToken, error) {
+	place, err := operate.ParsePageToken(text)
 	if err != nil {
 		return place, invalid("after: %v", err)
 	}

@@ -46,7 +46,7 @@ type Console struct {
 	relay   Relay
 	watch   atomic.Pointer[watchdog] // nil: off
 	history *History
-	figures figures
+	gauges  gauges
 
 	mu   sync.RWMutex // held for reading while op is used
 	op   *operate.Operator
@@ -60,10 +60,10 @@ type Console struct {
 	builds   sync.WaitGroup
 	changed  atomic.Bool // since the latest look
 
-	lookMu  sync.Mutex // held while a snapshot is made
-	samples operate.Samples
-	sampled *operate.Operator    // whose they are
-	counted map[string]delivered // by route
+	snapshotMu sync.Mutex // held while a snapshot is made
+	samples    operate.Samples
+	sampled    *operate.Operator    // whose they are
+	counted    map[string]delivered // by route
 
 	examining sync.Mutex // held by the one that examines
 	fetching  sync.Mutex // held while rows of a source are read
@@ -234,9 +234,9 @@ func (c *Console) build(ctx context.Context, done chan struct{}) {
 	defer c.builds.Done()
 	ctx, cancel := context.WithTimeout(ctx, statusLongest)
 	defer cancel()
-	c.lookMu.Lock()
-	s := c.look(ctx)
-	c.lookMu.Unlock()
+	c.snapshotMu.Lock()
+	s := c.take(ctx)
+	c.snapshotMu.Unlock()
 	c.statusMu.Lock()
 	if c.building == done { // otherwise something was changed meanwhile
 		c.status, c.building = s, nil
@@ -245,8 +245,8 @@ func (c *Console) build(ctx context.Context, done chan struct{}) {
 	close(done)
 }
 
-// look finds out the state of all routes.
-func (c *Console) look(ctx context.Context) *Snapshot {
+// take makes a snapshot of all routes.
+func (c *Console) take(ctx context.Context) *Snapshot {
 	if c.changed.Swap(false) {
 		c.samples.Changed()
 	}

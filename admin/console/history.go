@@ -242,17 +242,17 @@ func percentile(counts *adapters.AgeCounts, share float64) float32 {
 }
 
 // History is what the routes of this process did in the last hour, as far as
-// [Console.Record] has run.
+// [Console.Run] has run.
 func (c *Console) History() *History { return c.history }
 
-// Record keeps the history until ctx ends.
-func (c *Console) Record(ctx context.Context) {
+// Run keeps the history, counts for the metrics and watches routes until ctx ends.
+func (c *Console) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	if limit := c.relay.Config().Watchdog.Std(); limit > 0 {
 		c.watch.Store(newWatchdog(limit, cmp.Or(c.relay.Options.Logger, slog.Default())))
 		watching.Go(func() { c.watch.Load().run(ctx, c) })
 	}
-	watching.Go(func() { c.figures.run(ctx, c) })
+	watching.Go(func() { c.gauges.run(ctx, c) })
 	c.history.run(ctx)
 }

@@ -114,7 +114,7 @@ func (c *Console) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector: it shows what the watchdog found, and what was counted last.
 func (c *Console) Collect(out chan<- prometheus.Metric) {
-	c.figures.collect(out)
+	c.gauges.collect(out)
 	c.collectPublishers(out)
 	w := c.watch.Load()
 	if w == nil {

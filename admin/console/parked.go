@@ -13,7 +13,7 @@ const parkedDirectly = 10_000
 
 // ParkedAfter is [operate.Operator.ParkedAfter], but among many messages those with a status are looked for only in the routes that have
 // some, by the counts of the latest [Console.Status]: no index finds a rare status among messages of all routes.
-func (c *Console) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after operate.ParkedPlace) (out []operate.ParkedMessage, err error) {
+func (c *Console) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after operate.PageToken) (out []operate.ParkedMessage, err error) {
 	routes, narrowed := c.routesWith(ctx, f)
 	err = c.Search(ctx, func(ctx context.Context, op *operate.Operator) error {
 		if !narrowed {
@@ -24,7 +24,7 @@ func (c *Console) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, afte
 			if name < after.Parked.Route || len(out) >= f.Limit {
 				continue
 			}
-			of, place := f, operate.ParkedPlace{}
+			of, place := f, operate.PageToken{}
 			of.Route, of.Limit = name, f.Limit-len(out)
 			if name == after.Parked.Route {
 				place = after

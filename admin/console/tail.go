@@ -13,9 +13,9 @@ import (
 
 // TailOptions say which rows [Tail] shows. The zero value shows all that come.
 type TailOptions struct {
-	From  operate.Place // the zero value: the end
-	Types string        // pattern of event types, as in `match`; empty: all
-	Group string        // only this group; empty: all
+	From  operate.Target // the zero value: the end
+	Types string         // pattern of event types, as in `match`; empty: all
+	Group string         // only this group; empty: all
 
 	// Max ends it after so many rows; 0: when the context does.
 	Max int

@@ -40,7 +40,7 @@ func (c *Console) Latest(ctx context.Context, name string, opts TailOptions) (ro
 			return err
 		}
 		t := tail{source: f.Source, opts: opts, match: match}
-		t.opts.From = operate.Place{Position: max(end.Position-latestSpan, 0) + 1}
+		t.opts.From = operate.Target{Position: max(end.Position-latestSpan, 0) + 1}
 		if err := t.begin(ctx); err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func TestTailShowsRowsInTheOrderOfVisibility(t *testing.T) {
 				}
 				return s.exec(fmt.Sprintf(s.insert, after))
 			}
-			check(t, Tail(t.Context(), cfg, "app", TailOptions{From: operate.Place{Start: adapters.Start{Kind: adapters.StartBeginning}}, Max: backlog + waiting + after}, func(row *adapters.Row) error {
+			check(t, Tail(t.Context(), cfg, "app", TailOptions{From: operate.Target{Start: adapters.Start{Kind: adapters.StartBeginning}}, Max: backlog + waiting + after}, func(row *adapters.Row) error {
 				positions = append(positions, row.Position)
 				if len(positions) == backlog {
 					return commit()

@@ -34,14 +34,14 @@ type watchdog struct {
 
 // watchedSource is what the watchdog remembers of a source.
 type watchedSource struct {
-	marks   []endMark
+	ends    []pastEnd
 	waiting map[adapters.DeadKey]seenRow // of a queue
 	after   adapters.DeadKey             // rows up to there are of no route
 	refused string                       // why it is not watched, as it was logged
 }
 
-// endMark is where a table ended at a time.
-type endMark struct {
+// pastEnd is where a table ended at a time.
+type pastEnd struct {
 	at     time.Time
 	cursor adapters.Cursor
 }
@@ -109,7 +109,7 @@ func (w *watchdog) rest(took time.Duration) time.Duration {
 // pausedGroup is a group of a route that an operator paused.
 type pausedGroup struct{ route, group string }
 
-// check looks once. A source or a state store that does not answer is reported elsewhere; what was found before stays.
+// check checks once. A source or a state store that does not answer is reported elsewhere; what was found before stays.
 func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
@@ -124,12 +124,12 @@ func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 		if w.op != op {
 			w.op, w.sources, w.lanes = op, map[string]*watchedSource{}, map[adapters.LaneRef]*watchedLane{}
 		}
-		return w.look(ctx, op, down, now)
+		return w.checkSources(ctx, op, down, now)
 	})
 }
 
-// look checks the sources of an operator.
-func (w *watchdog) look(ctx context.Context, op *operate.Operator, down map[string]bool, now time.Time) error {
+// checkSources checks the sources of an operator.
+func (w *watchdog) checkSources(ctx context.Context, op *operate.Operator, down map[string]bool, now time.Time) error {
 	lanes, err := op.Cursors(ctx, nil)
 	if err != nil {
 		return err

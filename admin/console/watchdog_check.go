@@ -67,22 +67,22 @@ func (b *beat) check(ctx context.Context) error {
 	return nil
 }
 
-// mark notes where the table ends now, and returns where it ended when the limit began.
-func (b *beat) mark(ctx context.Context, s *watchedSource, src adapters.OperatorSource) (m adapters.Cursor, ok bool, err error) {
+// end remembers where the table ends now, and returns where it ended when the limit began.
+func (b *beat) end(ctx context.Context, s *watchedSource, src adapters.OperatorSource) (m adapters.Cursor, ok bool, err error) {
 	end, err := src.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
 	if err != nil {
 		return m, false, err
 	}
-	s.marks = append(s.marks, endMark{b.now, end})
-	for len(s.marks) > 1 && b.now.Sub(s.marks[1].at) >= b.limit {
-		s.marks = s.marks[1:]
+	s.ends = append(s.ends, pastEnd{b.now, end})
+	for len(s.ends) > 1 && b.now.Sub(s.ends[1].at) >= b.limit {
+		s.ends = s.ends[1:]
 	}
-	return s.marks[0].cursor, b.now.Sub(s.marks[0].at) >= b.limit, nil
+	return s.ends[0].cursor, b.now.Sub(s.ends[0].at) >= b.limit, nil
 }
 
 // checkLog checks the lanes of a log table.
 func (b *beat) checkLog(ctx context.Context, s *watchedSource, src adapters.OperatorSource) error {
-	mark, ok, err := b.mark(ctx, s, src)
+	mark, ok, err := b.end(ctx, s, src)
 	if err != nil {
 		return err
 	}

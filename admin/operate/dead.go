@@ -17,7 +17,7 @@ type ParkedMessage struct {
 	Source string // the queue whose table has the row; empty: it is in the state store
 	Table  string // that table, as configured
 
-	At ParkedPlace // in the list
+	At PageToken // in the list
 }
 
 // deadSource is a source whose table keeps its dead rows.
@@ -87,7 +87,7 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 	rows, err := s.rows.Dead(ctx, adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: size, Payload: payload, After: after,
 		Retrying: f.Status != adapters.ParkedDead})
 	if err != nil || len(rows) == 0 {
-		return p, placeError(after, err)
+		return p, tokenError(after, err)
 	}
 	p.last = rows[len(rows)-1].At
 	for i := range rows {
@@ -105,7 +105,7 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 		if payload {
 			metadata = r.Row.Metadata(fmt.Sprintf("%s/%02d", route, r.Row.Slot))
 		}
-		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, At: ParkedPlace{Source: s.name, Dead: r.At}, Parked: adapters.Parked{
+		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, At: PageToken{Source: s.name, Dead: r.At}, Parked: adapters.Parked{
 			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: status, Attempts: attempts, NextAttemptAt: r.Due,
 			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload, Size: int64(len(r.Row.Payload))}})
 	}
@@ -128,7 +128,7 @@ func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, after ad
 }
 
 // deadIn lists dead rows of queues' tables behind a place, by source, table, creation and key.
-func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, behind ParkedPlace, most int, payload bool) (out []ParkedMessage, err error) {
+func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, behind PageToken, most int, payload bool) (out []ParkedMessage, err error) {
 	if most <= 0 {
 		return nil, nil
 	}

@@ -57,8 +57,8 @@ var ErrNoGroups = errors.New("it has no groups: pause the route, or an address o
 // ErrNeverRan is the error of [Operator.Lag] for a route without a settled cursor.
 var ErrNeverRan = errors.New("the route has never run")
 
-// ErrPlace means that a place is none of a list: it is of another filter, or was written by hand.
-var ErrPlace = errors.New("it is no place in this list: take the next of a page")
+// ErrPageToken means that a place is none of a list: it is of another filter, or was written by hand.
+var ErrPageToken = errors.New("it is no place in this list: take the next of a page")
 
 // Refusal is the error of a change that the state of its route, or the kind of its source, does not allow.
 type Refusal struct{ Err error }

@@ -109,15 +109,15 @@ func (s *search) find(ctx context.Context) {
 		feed, found, err := s.op.find(ctx, name, s.id)
 		switch {
 		case errors.Is(err, errNoTable):
-			s.note("source %s has no table that can be searched: only what is parked or in flight is known", name)
+			s.addNote("source %s has no table that can be searched: only what is parked or in flight is known", name)
 			continue
 		case err != nil:
-			s.note("source %s could not be searched: %v", name, err)
+			s.addNote("source %s could not be searched: %v", name, err)
 			continue
 		case found.Looked != "":
-			s.note("source %s: %s", name, found.Looked)
+			s.addNote("source %s: %s", name, found.Looked)
 			if found.Fix != "" {
-				s.note("to find every row of source %s: %s", name, found.Fix)
+				s.addNote("to find every row of source %s: %s", name, found.Fix)
 			}
 		}
 		for i := range found.Rows {
@@ -126,7 +126,7 @@ func (s *search) find(ctx context.Context) {
 	}
 }
 
-func (s *search) note(format string, args ...any) {
+func (s *search) addNote(format string, args ...any) {
 	s.j.Notes = append(s.j.Notes, fmt.Sprintf(format, args...))
 }
 
@@ -196,7 +196,7 @@ func (s *search) ahead(ctx context.Context, p *EventPlace, r *foundRow, l *adapt
 	}
 	b, err := r.feed.Source.Backlog(ctx, []adapters.Span{{Slot: l.Slot, After: l.Cursor.Position, Upto: r.Row.Position - 1}}, lagMost)
 	if err != nil {
-		s.note("source %s: the rows before it could not be counted: %v", r.source, err)
+		s.addNote("source %s: the rows before it could not be counted: %v", r.source, err)
 		return
 	}
 	p.Ahead, p.AheadMore = &b.Rows, b.More

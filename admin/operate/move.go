@@ -12,14 +12,14 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// Place is where a route is to continue; exactly one field is set.
-type Place struct {
+// Target is where a route is to continue; exactly one field is set.
+type Target struct {
 	Start    adapters.Start
 	Position int64 // the first message to be delivered is the one at it, or the next
 }
 
 // String says the place in words.
-func (p Place) String() string {
+func (p Target) String() string {
 	switch {
 	case p.Position > 0:
 		return fmt.Sprintf("position %d", p.Position)
@@ -309,18 +309,18 @@ func (op *Operator) Relocate(ctx context.Context, r *Relocation, by string) erro
 	return op.inTurn(ctx, s, r.Route, true, func() error { return s.Move(ctx, r.move) })
 }
 
-// ParsePlace reads a place in a table: beginning, end, a time, a span before now, a
+// ParseTarget reads a place in a table: beginning, end, a time, a span before now, a
 // position.
-func ParsePlace(text string, now time.Time) (Place, error) {
-	at := func(t time.Time) (Place, error) {
-		return Place{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
+func ParseTarget(text string, now time.Time) (Target, error) {
+	at := func(t time.Time) (Target, error) {
+		return Target{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
 	}
 	switch text {
 	case string(adapters.StartBeginning), string(adapters.StartEnd), string(adapters.StartOffsets):
-		return Place{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
+		return Target{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
-		return Place{Position: n}, nil
+		return Target{Position: n}, nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -330,7 +330,7 @@ func ParsePlace(text string, now time.Time) (Place, error) {
 	if parsed, err := config.ParseDuration(text); err == nil && parsed > 0 {
 		return at(now.Add(-parsed.Std()))
 	}
-	return Place{}, fmt.Errorf("%q is none of beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
+	return Target{}, fmt.Errorf("%q is none of beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
 }
 
 // ExamineCursors finds cursors of a route that are another table's, or not valid in its table.

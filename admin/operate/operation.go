@@ -28,7 +28,7 @@ type OperationOrder struct {
 
 	// Of a seek: names or patterns of routes, such as eu-*, and where they go.
 	Routes []string
-	To     Place
+	To     Target
 
 	Rate float64 // messages or routes a second; 0: no limit
 	By   string  // author
@@ -134,8 +134,8 @@ func (op *Operator) planRoutes(ctx context.Context, plan *OperationPlan, o *adap
 	return nil
 }
 
-// canonical is the place as [ParsePlace] reads it, whenever that is.
-func (p Place) canonical() string {
+// canonical is the place as [ParseTarget] reads it, whenever that is.
+func (p Target) canonical() string {
 	switch {
 	case p.Position > 0:
 		return strconv.FormatInt(p.Position, 10)
@@ -179,8 +179,8 @@ func (op *Operator) WorkOperation(ctx context.Context, id, worker string, told f
 	}); err != nil {
 		return adapters.Operation{}, err
 	}
-	look := time.NewTicker(watchPause)
-	defer look.Stop()
+	tick := time.NewTicker(watchPause)
+	defer tick.Stop()
 	for {
 		if worked, err := op.work(ctx, store, id, worker, told); err != nil {
 			return adapters.Operation{}, err
@@ -195,7 +195,7 @@ func (op *Operator) WorkOperation(ctx context.Context, id, worker string, told f
 			told(o)
 		}
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}

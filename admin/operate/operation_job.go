@@ -41,28 +41,28 @@ func NewOperationsJob(b *assembly.Builder, p *assembly.Parts, instance string) *
 	return &OperationsJob{op: op, instance: instance, log: b.Options.Logger, busy: map[string]bool{}, failing: map[adapters.OperatorStore]bool{}}
 }
 
-// lookPause is how often a relay looks for operations.
-const lookPause = 2 * time.Second
+// operationsPause is how often a relay looks for operations.
+const operationsPause = 2 * time.Second
 
 // Run looks for operations every two seconds, until ctx ends; then it gives up those that it works.
 func (j *OperationsJob) Run(ctx context.Context) {
 	defer j.working.Wait()
-	look := time.NewTicker(lookPause)
-	defer look.Stop()
+	tick := time.NewTicker(operationsPause)
+	defer tick.Stop()
 	for {
 		for _, s := range j.op.stores {
-			j.look(ctx, s)
+			j.takeFree(ctx, s)
 		}
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look begins to work what is free in a store.
-func (j *OperationsJob) look(ctx context.Context, store adapters.OperatorStore) {
+// takeFree begins to work what is free in a store.
+func (j *OperationsJob) takeFree(ctx context.Context, store adapters.OperatorStore) {
 	limited, cancel := context.WithTimeout(ctx, operationLease)
 	defer cancel()
 	active, err := store.ListOperations(limited, adapters.OperationFilter{Active: true})

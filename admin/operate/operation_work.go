@@ -252,7 +252,7 @@ func (w *work) seek(ctx context.Context) error {
 }
 
 func (w *work) plan(ctx context.Context, route string) (*Relocation, error) {
-	to, err := ParsePlace(w.now.To, w.now.CreatedAt)
+	to, err := ParseTarget(w.now.To, w.now.CreatedAt)
 	if err != nil {
 		return nil, err
 	}

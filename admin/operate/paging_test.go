@@ -83,7 +83,7 @@ func TestPagesOfParkedMessagesGoOnInEveryStoreAndTable(t *testing.T) {
 		var got []string
 		place := ""
 		for {
-			after, err := operate.ParseParkedPlace(place)
+			after, err := operate.ParsePageToken(place)
 			must(t, err)
 			page, err := op.ParkedAfter(t.Context(), adapters.ParkedFilter{Limit: size}, after)
 			must(t, err)
@@ -99,13 +99,13 @@ func TestPagesOfParkedMessagesGoOnInEveryStoreAndTable(t *testing.T) {
 			t.Errorf("pages of %d are\n%v\nwant\n%v", size, got, want)
 		}
 	}
-	for _, text := range []string{"a/1", "a/16/1", "~", "~e30/x", "a/x/1", "~!", operate.ParkedPlace{Source: "gone"}.String(),
-		operate.ParkedPlace{Source: "queue", Dead: adapters.DeadKey{Table: "outbox_events", Created: "soon", Key: "d1"}}.String()} {
-		after, err := operate.ParseParkedPlace(text)
+	for _, text := range []string{"a/1", "a/16/1", "~", "~e30/x", "a/x/1", "~!", operate.PageToken{Source: "gone"}.String(),
+		operate.PageToken{Source: "queue", Dead: adapters.DeadKey{Table: "outbox_events", Created: "soon", Key: "d1"}}.String()} {
+		after, err := operate.ParsePageToken(text)
 		if err == nil {
 			_, err = op.ParkedAfter(t.Context(), adapters.ParkedFilter{}, after)
 		}
-		if !errors.Is(err, operate.ErrPlace) || server.StatusOf(err) != http.StatusUnprocessableEntity {
+		if !errors.Is(err, operate.ErrPageToken) || server.StatusOf(err) != http.StatusUnprocessableEntity {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestPagesOfTheAuditLogGoOnInEveryStore(t *testing.T) {
 		}
 	}
 	for _, before := range []string{"1", "1.x", "-1.2", "1.2.3"} {
-		if _, _, err := op.Audit(t.Context(), before, 1); !errors.Is(err, operate.ErrPlace) {
+		if _, _, err := op.Audit(t.Context(), before, 1); !errors.Is(err, operate.ErrPageToken) {
 			t.Errorf("%q: %v", before, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // source, table, creation and key. The limit is that of the whole list; the filter's
 // After concerns the first state store. Payloads and metadata are not read.
 func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]ParkedMessage, error) {
-	return op.parked(ctx, f, ParkedPlace{Parked: f.After}, 0)
+	return op.parked(ctx, f, PageToken{Parked: f.After}, 0)
 }
 
 // Bounds of what is read with [Operator.ParkedWhole]: to look at, and to take along.
@@ -26,15 +26,15 @@ const (
 
 // ParkedWhole is [Operator.Parked] with payloads and metadata, as long as they fit into so many bytes together.
 func (op *Operator) ParkedWhole(ctx context.Context, f adapters.ParkedFilter, bytes int64) ([]ParkedMessage, error) {
-	return op.parked(ctx, f, ParkedPlace{Parked: f.After}, bytes)
+	return op.parked(ctx, f, PageToken{Parked: f.After}, bytes)
 }
 
 // ParkedAfter returns the part of that list which begins behind a place; the filter's After is not looked at.
-func (op *Operator) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after ParkedPlace) ([]ParkedMessage, error) {
+func (op *Operator) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after PageToken) ([]ParkedMessage, error) {
 	return op.parked(ctx, f, after, 0)
 }
 
-func (op *Operator) parked(ctx context.Context, f adapters.ParkedFilter, after ParkedPlace, bytes int64) ([]ParkedMessage, error) {
+func (op *Operator) parked(ctx context.Context, f adapters.ParkedFilter, after PageToken, bytes int64) ([]ParkedMessage, error) {
 	var out []ParkedMessage
 	most := cmp.Or(f.Limit, adapters.DefaultParkedList)
 	for i, s := range op.stores {
@@ -51,7 +51,7 @@ func (op *Operator) parked(ctx context.Context, f adapters.ParkedFilter, after P
 		}
 		for _, row := range rows {
 			bytes -= row.Size
-			out = append(out, ParkedMessage{Parked: row, At: ParkedPlace{Store: i, Parked: adapters.ParkedKey{LaneRef: row.LaneRef, Seq: row.Seq}}})
+			out = append(out, ParkedMessage{Parked: row, At: PageToken{Store: i, Parked: adapters.ParkedKey{LaneRef: row.LaneRef, Seq: row.Seq}}})
 		}
 	}
 	dead, err := op.deadIn(ctx, f, after, most-len(out), bytes > 0)
@@ -73,8 +73,8 @@ func (op *Operator) CountParked(ctx context.Context, c adapters.ParkedCommand) (
 	return append(out, dead...), err
 }
 
-// Pace says how a command that changes many messages goes.
-type Pace struct {
+// RateLimit says how a command that changes many messages goes.
+type RateLimit struct {
 	// Rate bounds the messages per second. 0: as fast as the database goes.
 	Rate float64
 
@@ -90,7 +90,7 @@ type Pace struct {
 //
 // When ctx ends, the current step is finished, and the error is that of ctx:
 // what was changed stays changed.
-func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, p Pace) (changed int, err error) {
+func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, p RateLimit) (changed int, err error) {
 	left := math.MaxInt
 	if c.Filter.Limit > 0 {
 		left = c.Filter.Limit

@@ -63,7 +63,7 @@ func TestG7_ManyMessagesAreRedrivenInSteps(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	told := 0
 	changed, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: adapters.ParkedRedrive,
-		Filter: adapters.ParkedFilter{Status: adapters.ParkedDead}, By: "me"}, operate.Pace{Progress: func(n int) { told = n }})
+		Filter: adapters.ParkedFilter{Status: adapters.ParkedDead}, By: "me"}, operate.RateLimit{Progress: func(n int) { told = n }})
 	runtime.ReadMemStats(&after)
 	if err != nil || changed != n || told != n {
 		t.Fatalf("redrove %d, was told of %d, %v", changed, told, err)
@@ -86,12 +86,12 @@ func TestALimitAndAnEndBoundACommand(t *testing.T) {
 	t.Parallel()
 	op, conn := operator(t, 100)
 	purge := adapters.ParkedCommand{Action: adapters.ParkedPurge, All: true, Filter: adapters.ParkedFilter{Limit: 7}}
-	if n, err := op.ChangeParked(t.Context(), purge, operate.Pace{Rate: 5000}); err != nil || n != 7 {
+	if n, err := op.ChangeParked(t.Context(), purge, operate.RateLimit{Rate: 5000}); err != nil || n != 7 {
 		t.Errorf("purged %d, %v; want 7", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	purge.Filter.Limit = 0
-	n, err := op.ChangeParked(ctx, purge, operate.Pace{Rate: 10, Progress: func(int) { cancel() }})
+	n, err := op.ChangeParked(ctx, purge, operate.RateLimit{Rate: 10, Progress: func(int) { cancel() }})
 	if !errors.Is(err, context.Canceled) || n != 10 {
 		t.Errorf("purged %d, %v; want the first step of 10", n, err)
 	}

@@ -53,7 +53,7 @@ const (
 	// progressAlive is how often signs of life are written into rows that do not change.
 	progressAlive = 10 * time.Second
 
-	// progressPatience bounds one look.
+	// progressPatience bounds one comparison.
 	progressPatience = 10 * time.Second
 
 	// progressAuthor is the author of pauses that a row asks for, as package statestore knows it.
@@ -132,10 +132,10 @@ func (op *Operator) inTurn(ctx context.Context, state adapters.StateStore, route
 	return err
 }
 
-// Run looks at the rows until ctx ends.
+// Run reads the rows until ctx ends.
 func (j *ProgressJob) Run(ctx context.Context) {
-	look := time.NewTicker(progressPause)
-	defer look.Stop()
+	tick := time.NewTicker(progressPause)
+	defer tick.Stop()
 	alive := time.Now()
 	for {
 		written := time.Since(alive) >= progressAlive
@@ -144,22 +144,22 @@ func (j *ProgressJob) Run(ctx context.Context) {
 		}
 		for i, s := range j.stores {
 			limited, cancel := context.WithTimeout(ctx, progressPatience)
-			err := j.look(limited, s, written)
+			err := j.compare(limited, s, written)
 			cancel()
 			if ctx.Err() == nil {
 				j.report(fmt.Sprint("store ", i), "", err)
 			}
 		}
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look compares the rows of a store with what is known of the routes, and carries out the differences.
-func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, alive bool) error {
+// compare compares the rows of a store with what is known of the routes, and carries out the differences.
+func (j *ProgressJob) compare(ctx context.Context, s adapters.ProgressStore, alive bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	rows, err := s.FollowProgress(ctx)
@@ -228,10 +228,10 @@ func (j *ProgressJob) order(ctx context.Context, s adapters.ProgressStore, p *ad
 // move moves a route to the position of its row.
 func (j *ProgressJob) move(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress) error {
 	next := max(min(p.Position, math.MaxInt64-1), 0) + 1 // any number can be written into the row
-	plan, err := j.op.PlanSeek(ctx, p.Route, Place{Position: next})
+	plan, err := j.op.PlanSeek(ctx, p.Route, Target{Position: next})
 	if errors.Is(err, errFuture) {
 		j.log.Warn("the table of progress names a position that the source has not reached; the route continues at the end", "route", p.Route, "position", p.Position)
-		plan, err = j.op.PlanSeek(ctx, p.Route, Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+		plan, err = j.op.PlanSeek(ctx, p.Route, Target{Start: adapters.Start{Kind: adapters.StartEnd}})
 	}
 	if err != nil {
 		return err

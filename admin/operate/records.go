@@ -105,12 +105,12 @@ func (op *Operator) auditIDs(before string) ([]int64, error) {
 	}
 	parts := strings.Split(before, ".")
 	if len(parts) != len(ids) {
-		return nil, fmt.Errorf("before %q: %w", before, ErrPlace)
+		return nil, fmt.Errorf("before %q: %w", before, ErrPageToken)
 	}
 	for i, part := range parts {
 		id, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || id < 0 {
-			return nil, fmt.Errorf("before %q: %w", before, ErrPlace)
+			return nil, fmt.Errorf("before %q: %w", before, ErrPageToken)
 		}
 		ids[i] = id
 	}

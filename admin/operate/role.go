@@ -51,14 +51,14 @@ type Caller struct {
 	Role  Role
 	Token string // which token it had: the begin of its hash; empty: none was asked for
 
-	Name    string // as a trusted proxy or the caller itself gives it; may be empty
-	Session string // [SessionBrowser], [SessionProxy], or empty: each request says who it is
+	Name  string // as a trusted proxy or the caller itself gives it; may be empty
+	Login string // [LoginBrowser], [LoginProxy], or empty: each request says who it is
 }
 
 // HowToGet says how a caller gets a role that it does not have.
 func (c Caller) HowToGet(role Role) string {
 	switch {
-	case c.Session == SessionProxy:
+	case c.Login == LoginProxy:
 		return fmt.Sprintf("give %s the role %s in admin.identity_roles, and restart the relay", c.Name, role)
 	case c.Token != "":
 		return fmt.Sprintf("use a token of admin.%s_tokens_file", role)
@@ -95,8 +95,8 @@ func named(name string) string {
 
 // How a caller of pages is known.
 const (
-	SessionBrowser = "browser" // signed in with a token
-	SessionProxy   = "proxy"   // named by a trusted proxy
+	LoginBrowser = "browser" // signed in with a token
+	LoginProxy   = "proxy"   // named by a trusted proxy
 )
 
 // PageAuthor is what the audit log says of a change from a page.

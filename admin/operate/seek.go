@@ -22,7 +22,7 @@ import (
 //     snapshot only. What is committed afterwards is delivered.
 //   - A lane with nothing to be skipped stays where it is, and waits for what is
 //     committed late like one that goes back. A seek to the end skips that, too.
-func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relocation, error) {
+func (op *Operator) PlanSeek(ctx context.Context, route string, to Target) (*Relocation, error) {
 	src, lanes, table, err := op.standing(ctx, route)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if err := reachable(ctx, src, lanes, to); err != nil {
 		return nil, fmt.Errorf("route %q: %w", route, err)
 	}
-	if err := s.place(ctx, src, to, op.startOf(route)); err != nil {
+	if err := s.find(ctx, src, to, op.startOf(route)); err != nil {
 		return nil, err
 	}
 	s.plan(known)
@@ -70,7 +70,7 @@ var errFuture = errors.New("to skip all present rows, seek to the end")
 
 // reachable refuses a place that the table has not reached: a cursor there would be
 // ahead of the database, which is how a restored one looks.
-func reachable(ctx context.Context, src adapters.OperatorSource, lanes []adapters.LaneStatus, to Place) error {
+func reachable(ctx context.Context, src adapters.OperatorSource, lanes []adapters.LaneStatus, to Target) error {
 	if t := to.Start.Time; to.Start.Kind == adapters.StartTime && t.After(time.Now()) {
 		return refused("%s is in the future: %w", t.UTC().Format(time.RFC3339), errFuture)
 	}
@@ -112,8 +112,8 @@ type seek struct {
 	isNew [adapters.Slots]bool  // the lane had no cursor
 }
 
-// place finds the target.
-func (s *seek) place(ctx context.Context, src adapters.OperatorSource, to Place, begin adapters.Start) (err error) {
+// find finds the target.
+func (s *seek) find(ctx context.Context, src adapters.OperatorSource, to Target, begin adapters.Start) (err error) {
 	if s.fresh, err = src.Start(ctx, begin); err != nil {
 		return err
 	}

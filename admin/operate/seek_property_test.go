@@ -123,7 +123,7 @@ func (w *world) lateRows(t *rapid.T, route string) {
 // seek moves a route somewhere; other things happen before it continues.
 func (w *world) seek(t *rapid.T, route string) {
 	w.lateRows(t, route)
-	place := operate.Place{Start: adapters.Start{Kind: rapid.SampledFrom([]adapters.StartKind{
+	place := operate.Target{Start: adapters.Start{Kind: rapid.SampledFrom([]adapters.StartKind{
 		adapters.StartBeginning, adapters.StartEnd, adapters.StartTime, "", ""}).Draw(t, "kind")}}
 	switch place.Start.Kind {
 	case adapters.StartTime:

@@ -13,7 +13,7 @@ import (
 // back as they are; and retention keeps them until then.
 func TestG1_SeekBackKeepsWhatCommittedLate(t *testing.T) {
 	t.Parallel()
-	for name, to := range map[string]operate.Place{
+	for name, to := range map[string]operate.Target{
 		"to a position":  {Position: 1000},
 		"to where it is": {Position: 1051},
 		"a bit too far":  {Position: 1049}, // forwards for lanes that stand before it, though there is nothing to skip
@@ -42,7 +42,7 @@ func TestG1_SeekBackKeepsWhatCommittedLate(t *testing.T) {
 // afterwards arrives.
 func TestG1_SeekForwardsCountsWhatCommittedLate(t *testing.T) {
 	t.Parallel()
-	for name, to := range map[string]operate.Place{
+	for name, to := range map[string]operate.Target{
 		"to a position": {Position: 200},
 		"to the end":    {Start: adapters.Start{Kind: adapters.StartEnd}},
 	} {

@@ -44,7 +44,7 @@ type auth struct {
 	tokens    []token
 	anonymous operate.Role // of callers that say nothing; [operate.RoleNone]: they must
 	identity  Identity
-	sessions  sessions
+	logins    logins
 	formKey   [32]byte
 }
 
@@ -94,8 +94,8 @@ func (a *auth) examine(r *http.Request) (found *request, refusal string) {
 		return found, "no token of admin.tokens_file, operate_tokens_file or admin_tokens_file has this value"
 	}
 	if c, err := r.Cookie(cookieName(r)); err == nil && !strings.HasPrefix(r.URL.Path, apis) {
-		if caller, ok := a.sessions.find(c.Value, secretOf(r)); ok {
-			found.caller, found.binds = caller, "session "+c.Value
+		if caller, ok := a.logins.find(c.Value, secretOf(r)); ok {
+			found.caller, found.binds = caller, "login "+c.Value
 			return found, ""
 		}
 	}
@@ -104,7 +104,7 @@ func (a *auth) examine(r *http.Request) (found *request, refusal string) {
 		if !ok {
 			role = a.identity.Roles["*"]
 		}
-		found.caller, found.binds = operate.Caller{Role: role, Name: name, Session: operate.SessionProxy}, "proxy "+name
+		found.caller, found.binds = operate.Caller{Role: role, Name: name, Login: operate.LoginProxy}, "proxy "+name
 		return found, "admin.identity_roles gives " + name + " no role"
 	}
 	return found, "a bearer token of admin.tokens_file, operate_tokens_file or admin_tokens_file is needed"

@@ -38,7 +38,7 @@ func StatusOf(err error) int {
 	switch {
 	case unknown, source, destination, errors.Is(err, adapters.ErrNoOperation):
 		return http.StatusNotFound
-	case wrong, errors.Is(err, operate.ErrPlace):
+	case wrong, errors.Is(err, operate.ErrPageToken):
 		return http.StatusUnprocessableEntity
 	case not, nowhere, errors.Is(err, operate.ErrNoGroups), errors.Is(err, adapters.ErrAmbiguousID):
 		return http.StatusConflict

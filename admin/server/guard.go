@@ -46,7 +46,7 @@ func guardMounted(cfg Config, lim limits, h http.Handler) http.Handler {
 
 func guarded(cfg Config, lim limits, h http.Handler) http.Handler {
 	h = http.MaxBytesHandler(h, lim.bodyBytes)
-	h = withSessions(authorised(cfg, h))
+	h = withLogins(authorised(cfg, h))
 	// A page of another site may send requests here, which a firewall does not
 	// see; it cannot read answers, and now cannot change anything either.
 	sites := http.NewCrossOriginProtection()
@@ -98,7 +98,7 @@ const (
 	StaticPath = "/static/" // what is the same for everybody
 )
 
-// toLogin leads a browser to the form for its token, and back afterwards. ended says that the session of its path has ended.
+// toLogin leads a browser to the form for its token, and back afterwards. ended says that the login of its path has ended.
 func toLogin(w http.ResponseWriter, r *http.Request) {
 	to, q := Root(r)+LoginPath, url.Values{}
 	if r.Method == http.MethodGet && r.URL.Path != "/" {
@@ -114,7 +114,7 @@ func toLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 // Base is the path that the server is mounted at in one of the program's own, such as
-// /outrider, with that of the browser's session; empty: at the root.
+// /outrider, with that of the browser's login; empty: at the root.
 func Base(r *http.Request) string {
 	asked, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil {

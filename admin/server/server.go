@@ -77,10 +77,12 @@ func Handler(cfg Config) http.Handler { return guardMounted(cfg, defaultLimits, 
 
 // serve answers what comes in at the listener, by handlers behind [guard].
 func serve(cfg Config, l net.Listener, lim limits, h http.Handler) *Server {
-	room := newPlaces(l, lim)
+	room := newPool(l, lim)
 	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{
-		Handler:           room.serve(guard(cfg, lim, h)),
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, placeKey{}, c) },
+		Handler: room.serve(guard(cfg, lim, h)),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, c)
+		},
 		ReadHeaderTimeout: lim.header, ReadTimeout: lim.read, WriteTimeout: lim.write, IdleTimeout: lim.idle,
 		MaxHeaderBytes: lim.headerBytes,
 		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),

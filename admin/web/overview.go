@@ -215,7 +215,7 @@ func actsFor(l *routeLine, r *status.RouteStatus) []act {
 	case status.CausePaused:
 		return []act{resume(route)}
 	case status.CauseAddress:
-		return append(mending(l, r), act{Label: "Addresses", Href: "/destinations?" + query("route", route)})
+		return append(repairs(l, r), act{Label: "Addresses", Href: "/destinations?" + query("route", route)})
 	case status.CauseGroupHeld:
 		return []act{{Label: "Blocked groups", Href: "/groups?" + query("route", route)}, {Label: "Redrive", Href: confirm("redrive", "held"), Role: operate.RoleOperate}}
 	case status.CauseRetrying:
@@ -253,8 +253,8 @@ func actsFor(l *routeLine, r *status.RouteStatus) []act {
 	return nil
 }
 
-// mending are the ways out for an address that is not in use.
-func mending(l *routeLine, r *status.RouteStatus) (acts []act) {
+// repairs are the ways out for an address that is not in use.
+func repairs(l *routeLine, r *status.RouteStatus) (acts []act) {
 	c, of := &l.Cause, [][2]string{{"route", r.Route}, {"address", l.Cause.Address}}
 	if i := slices.IndexFunc(r.Down, func(s status.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {
 		return []act{{Label: "Resume address", Action: "resume", Fields: of, Role: operate.RoleOperate}}

@@ -74,7 +74,7 @@ func (s *pages) parked(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	f.Limit = parkedMost + 1
-	after, err := operate.ParseParkedPlace(q.Get("after"))
+	after, err := operate.ParsePageToken(q.Get("after"))
 	if err != nil {
 		return nil, server.Failed(http.StatusUnprocessableEntity, "after: %v", err)
 	}

@@ -103,7 +103,7 @@ change within a quarter of its lease.`
 }
 
 // check refuses what cannot be meant, and returns the pace.
-func (ch *change) check() (pace operate.Pace, err error) {
+func (ch *change) check() (pace operate.RateLimit, err error) {
 	filtered := !ch.filter.IsZero() || ch.filter.olderThan != "" || len(ch.ids) > 0
 	switch {
 	case filtered && ch.all:
@@ -180,7 +180,7 @@ func (ch *change) count(ctx context.Context, op *operate.Operator) (rows []match
 	return rows, total, unknown, nil
 }
 
-func (a *app) change(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace) error {
+func (a *app) change(ctx context.Context, op *operate.Operator, ch *change, pace operate.RateLimit) error {
 	rows, total, unknown, err := ch.count(ctx, op)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (a *app) change(ctx context.Context, op *operate.Operator, ch *change, pace
 }
 
 // orderChange makes an operation of what a filter selects.
-func (a *app) orderChange(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace) error {
+func (a *app) orderChange(ctx context.Context, op *operate.Operator, ch *change, pace operate.RateLimit) error {
 	plan, err := op.PlanOperation(ctx, operate.OperationOrder{Kind: adapters.OperationKind(ch.action), Filter: ch.filter.ParkedFilter, All: ch.all,
 		Rate: pace.Rate, By: cmp.Or(ch.by, currentUser())})
 	if err != nil {
@@ -231,7 +231,7 @@ func (a *app) orderChange(ctx context.Context, op *operate.Operator, ch *change,
 }
 
 // changeNamed changes the messages whose ids were given.
-func (a *app) changeNamed(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace, total int) error {
+func (a *app) changeNamed(ctx context.Context, op *operate.Operator, ch *change, pace operate.RateLimit, total int) error {
 	done, err := a.carryOut(ctx, op, ch, pace, total)
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -246,7 +246,7 @@ func (a *app) changeNamed(ctx context.Context, op *operate.Operator, ch *change,
 }
 
 // carryOut changes the messages until it is done or the process is stopped.
-func (a *app) carryOut(ctx context.Context, op *operate.Operator, ch *change, pace operate.Pace, total int) (int, error) {
+func (a *app) carryOut(ctx context.Context, op *operate.Operator, ch *change, pace operate.RateLimit, total int) (int, error) {
 	var done atomic.Int64 // also read when a second signal leaves the work behind
 	say := func(text string) { fmt.Fprintln(a.err, text) }
 	err := untilSignal(ctx, say, func(ctx context.Context) error {

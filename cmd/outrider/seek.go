@@ -87,7 +87,7 @@ func (a *app) moveCommand(c *cobra.Command, plan func(*stateCall) (*operate.Relo
 
 func (a *app) seekCommand() *cobra.Command {
 	var to string
-	var place operate.Place
+	var place operate.Target
 	c := &cobra.Command{
 		Use:   "seek ROUTE --to PLACE",
 		Short: "Move a route to another position: deliver again, or skip",
@@ -108,7 +108,7 @@ to prevent that, run "outrider pause" first.`,
 		if to == "" {
 			return wrong("--to is needed: beginning, end, a time, a span of time, or a position")
 		}
-		if place, err = operate.ParsePlace(to, time.Now()); err != nil {
+		if place, err = operate.ParseTarget(to, time.Now()); err != nil {
 			return wrong("--to %w", err)
 		}
 		return nil

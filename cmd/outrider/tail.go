@@ -82,7 +82,7 @@ matches, until Ctrl-C. It only reads and stores no cursor; deliveries do not cha
 func tailOptions(from, match string, limit int) (console.TailOptions, error) {
 	opts := console.TailOptions{Max: limit}
 	var err error
-	if opts.From, err = operate.ParsePlace(from, time.Now()); err != nil {
+	if opts.From, err = operate.ParseTarget(from, time.Now()); err != nil {
 		return opts, wrong("--from %w", err)
 	}
 	if limit < 0 {

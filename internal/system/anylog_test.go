@@ -146,7 +146,7 @@ func (l *anyLog) operatedOn(t *testing.T, r *anyReceiver, op *operate.Operator) 
 	}
 	change := func(action adapters.ParkedAction, id string, want int) {
 		t.Helper()
-		got, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: l.name, ID: id}, By: "me"}, operate.Pace{})
+		got, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: l.name, ID: id}, By: "me"}, operate.RateLimit{})
 		if err != nil || got != want {
 			t.Errorf("%s: %s of %q: %d rows, %v; want %d", l, action, id, got, err, want)
 		}

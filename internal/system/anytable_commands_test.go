@@ -115,7 +115,7 @@ func (a *anyTable) purged(t *testing.T, op *operate.Operator) {
 	change := func(what string, f adapters.ParkedFilter, want int) {
 		t.Helper()
 		f.Route = a.name
-		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: f, By: "me"}, operate.Pace{})
+		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: f, By: "me"}, operate.RateLimit{})
 		if n != want || err != nil && want > 0 {
 			a.isWrong("purge of %s: %d rows, %v; want %d", what, n, err, want)
 		}
@@ -154,7 +154,7 @@ func (a *anyTable) redriven(t *testing.T, op *operate.Operator) {
 	redrive := func(what string, f adapters.ParkedFilter, want int) {
 		t.Helper()
 		f.Route = a.name
-		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: f, By: "me"}, operate.Pace{})
+		n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: f, By: "me"}, operate.RateLimit{})
 		if n != want || err != nil {
 			a.isWrong("redrive of %s: %d rows, %v; want %d", what, n, err, want)
 		}
@@ -167,7 +167,7 @@ func (a *anyTable) redriven(t *testing.T, op *operate.Operator) {
 		}
 	}
 	// The one row may be dead again, or not yet.
-	n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{Route: a.name}, By: "me"}, operate.Pace{})
+	n, err := op.ChangeParked(a.ctx(t), adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{Route: a.name}, By: "me"}, operate.RateLimit{})
 	if n < len(dead)-1 || err != nil {
 		a.isWrong("redrive of all: %d rows, %v; want %d", n, err, len(dead)-1)
 	}

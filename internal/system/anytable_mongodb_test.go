@@ -120,7 +120,7 @@ routes: {app: {from: app, to: bus, middleware: [poison, {retry: {attempts: 2, ba
 			if i%3 == 0 {
 				action = adapters.ParkedPurge
 			}
-			if n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{ID: id}, By: "me"}, operate.Pace{}); n != 1 || err != nil || m.LastError == "" {
+			if n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{ID: id}, By: "me"}, operate.RateLimit{}); n != 1 || err != nil || m.LastError == "" {
 				t.Errorf("%s of %q: %d documents, %v; its error is %q", action, m.ID, n, err, m.LastError)
 			}
 		}

@@ -50,7 +50,7 @@ func (c *commanded) resume() {
 	}
 }
 
-func (c *commanded) seek(to operate.Place) {
+func (c *commanded) seek(to operate.Target) {
 	c.Helper()
 	plan, err := c.op.PlanSeek(c.Context(), ofKafka, to)
 	must(c.T, err)
@@ -117,10 +117,10 @@ func TestG1_OfTwoMovesOfACrabletPairTheLaterCounts(t *testing.T) {
 	}{
 		{"SQL, then a seek to the end", func() {
 			c.set("last_position = 20")
-			c.seek(operate.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+			c.seek(operate.Target{Start: adapters.Start{Kind: adapters.StartEnd}})
 		}, 41},
-		{"a seek, then SQL", func() { c.seek(operate.Place{Position: 11}); c.set("last_position = 35") }, 36},
-		{"a seek, then SQL to where it was before", func() { c.seek(operate.Place{Position: 11}); c.set(fmt.Sprint("last_position = ", last)) }, 43},
+		{"a seek, then SQL", func() { c.seek(operate.Target{Position: 11}); c.set("last_position = 35") }, 36},
+		{"a seek, then SQL to where it was before", func() { c.seek(operate.Target{Position: 11}); c.set(fmt.Sprint("last_position = ", last)) }, 43},
 	} {
 		n := len(kafka.all())
 		tt.move()

@@ -170,7 +170,7 @@ func (n *neighbour) change(action adapters.ParkedAction, id string) {
 	n.Helper()
 	var named string
 	n.with(func() { named = n.named[id] })
-	changed, err := n.op.ChangeParked(n.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "all", ID: named}, By: "test"}, operate.Pace{})
+	changed, err := n.op.ChangeParked(n.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "all", ID: named}, By: "test"}, operate.RateLimit{})
 	must(n.T, err)
 	if changed != 1 {
 		n.Errorf("%s of %s changed %d messages", action, id, changed)
@@ -248,7 +248,7 @@ func (n *neighbour) restart() {
 // seek has the route begin again.
 func (n *neighbour) seek() {
 	n.repeated = true
-	plan, err := n.op.PlanSeek(n.Context(), "all", operate.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
+	plan, err := n.op.PlanSeek(n.Context(), "all", operate.Target{Start: adapters.Start{Kind: adapters.StartBeginning}})
 	must(n.T, err)
 	must(n.T, n.op.Relocate(n.Context(), plan, "test"))
 }

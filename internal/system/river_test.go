@@ -415,7 +415,7 @@ func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
 		must(t, err)
 		change := func(action adapters.ParkedAction) int {
 			t.Helper()
-			n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "work"}, By: "me"}, operate.Pace{})
+			n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "work"}, By: "me"}, operate.RateLimit{})
 			must(t, err)
 			return n
 		}
@@ -455,7 +455,7 @@ func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
 		t.Parallel()
 		j, op, stop := start(t)
 		release := j.blocked(func() { j.publish(true, event{N: 2, Group: "g1"}, event{N: 3, Group: "g1"}) })
-		plan, err := op.PlanSeek(t.Context(), "work", operate.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+		plan, err := op.PlanSeek(t.Context(), "work", operate.Target{Start: adapters.Start{Kind: adapters.StartEnd}})
 		must(t, err)
 		must(t, op.Relocate(t.Context(), plan, "me"))
 		release()

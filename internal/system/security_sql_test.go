@@ -336,7 +336,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip} {
 		_, err = op.CountParked(ctx, adapters.ParkedCommand{Action: action, All: true})
 		must(t, err)
-		_, err = op.ChangeParked(ctx, adapters.ParkedCommand{Action: action, All: true, By: "me"}, operate.Pace{})
+		_, err = op.ChangeParked(ctx, adapters.ParkedCommand{Action: action, All: true, By: "me"}, operate.RateLimit{})
 		must(t, err)
 	}
 	_, err = op.Parked(ctx, adapters.ParkedFilter{})
@@ -347,7 +347,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 	must(t, err)
 	for _, plan := range []func() (*operate.Relocation, error){
 		func() (*operate.Relocation, error) {
-			return op.PlanSeek(ctx, "all", operate.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
+			return op.PlanSeek(ctx, "all", operate.Target{Start: adapters.Start{Kind: adapters.StartBeginning}})
 		},
 		func() (*operate.Relocation, error) { return op.PlanRebase(ctx, "all", true) },
 	} {

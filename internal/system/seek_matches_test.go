@@ -85,9 +85,9 @@ routes:
 			stop()
 			publish(50, 100)
 			for route, want := range map[string][2]int{"rare": {5, 5}, "tagged": {2, 2}, "all": {50, 50}} {
-				again, err := op.PlanSeek(t.Context(), route, operate.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
+				again, err := op.PlanSeek(t.Context(), route, operate.Target{Start: adapters.Start{Kind: adapters.StartBeginning}})
 				must(t, err)
-				skipped, err := op.PlanSeek(t.Context(), route, operate.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+				skipped, err := op.PlanSeek(t.Context(), route, operate.Target{Start: adapters.Start{Kind: adapters.StartEnd}})
 				must(t, err)
 				if got := [2]int{again.Again.Rows, skipped.Skipped.Rows}; got != want || again.Again.More {
 					t.Errorf("%s: %v rows come again, and are skipped, want %v", route, got, want)

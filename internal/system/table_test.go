@@ -151,7 +151,7 @@ func relocate(t *testing.T, cfg *outrider.Config, plan func(op *operate.Operator
 
 func seekTo(kind adapters.StartKind) func(*operate.Operator) (*operate.Relocation, error) {
 	return func(op *operate.Operator) (*operate.Relocation, error) {
-		return op.PlanSeek(context.Background(), "orders", operate.Place{Start: adapters.Start{Kind: kind}})
+		return op.PlanSeek(context.Background(), "orders", operate.Target{Start: adapters.Start{Kind: kind}})
 	}
 }
 

@@ -119,7 +119,7 @@ func TestG1_FromWatermillsOffsetsToOurCursor(t *testing.T) {
 	cfg := takeoverConfig(t, url, "", "beginning")
 	op, err := operate.NewOperator(t.Context(), cfg)
 	must(t, err)
-	plan, err := op.PlanSeek(t.Context(), "all", operate.Place{Start: adapters.Start{Kind: adapters.StartOffsets}})
+	plan, err := op.PlanSeek(t.Context(), "all", operate.Target{Start: adapters.Start{Kind: adapters.StartOffsets}})
 	must(t, err)
 	must(t, op.Relocate(t.Context(), plan, "test"))
 	must(t, op.Close())

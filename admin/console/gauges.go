@@ -11,9 +11,9 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// figures counts what only databases know, for /metrics: what is parked, what waits in queue tables, what is dead in them, and what waits in
+// gauges counts what only databases know, for /metrics: what is parked, what waits in queue tables, what is dead in them, and what waits in
 // destinations that are queues themselves. Each instance counts for itself, and all find the same.
-type figures struct {
+type gauges struct {
 	failures publisherFailures
 
 	op   *operate.Operator // that deep is of
@@ -24,10 +24,10 @@ type figures struct {
 }
 
 const (
-	figuresPause    = 10 * time.Second // between two counts; they rest for watchShare times as long as they took
-	figuresAgain    = time.Second      // after one that could not be
-	figuresPatience = 20 * time.Second // of a count
-	depthMost       = 100_000          // where counting in a destination stops
+	countPause    = 10 * time.Second // between two counts; they rest for watchShare times as long as they took
+	countAgain    = time.Second      // after one that could not be
+	countPatience = 20 * time.Second // of a count
+	depthMost     = 100_000          // where counting in a destination stops
 )
 
 var (
@@ -44,12 +44,12 @@ var (
 )
 
 // run counts until ctx ends.
-func (f *figures) run(ctx context.Context, c *Console) {
-	defer f.close()
+func (g *gauges) run(ctx context.Context, c *Console) {
+	defer g.close()
 	for {
-		begun, pause := time.Now(), figuresPause
-		if err := f.look(ctx, c); err != nil { // there is no operator yet, or none any more
-			pause = figuresAgain
+		begun, pause := time.Now(), countPause
+		if err := g.count(ctx, c); err != nil { // there is no operator yet, or none any more
+			pause = countAgain
 		}
 		timer := time.NewTimer(max(pause, watchShare*time.Since(begun)))
 		select {
@@ -61,31 +61,31 @@ func (f *figures) run(ctx context.Context, c *Console) {
 	}
 }
 
-// look counts once. What cannot be asked is left out: an alarm on its absence is one on the database.
-func (f *figures) look(ctx context.Context, c *Console) error {
-	ctx, cancel := context.WithTimeout(ctx, figuresPatience)
+// count counts once. What cannot be asked is left out: an alarm on its absence is one on the database.
+func (g *gauges) count(ctx context.Context, c *Console) error {
+	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
 	var found []prometheus.Metric
 	err := c.Use(ctx, func(op *operate.Operator) error {
-		if f.op != op {
-			f.close()
-			f.op, f.deep = op, map[string]adapters.Destination{}
+		if g.op != op {
+			g.close()
+			g.op, g.deep = op, map[string]adapters.Destination{}
 		}
-		found = append(f.queues(ctx, op), f.depths(ctx, op)...)
-		found = append(found, parkedFigures(ctx, op)...)
-		found = append(found, f.publishers(ctx, op)...)
+		found = append(g.queues(ctx, op), g.depths(ctx, op)...)
+		found = append(found, parkedGauges(ctx, op)...)
+		found = append(found, g.publishers(ctx, op)...)
 		return nil
 	})
 	if err == nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.found = found
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.found = found
 	}
 	return err
 }
 
-// queues are the figures of routes that read queues.
-func (f *figures) queues(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
+// queues are the gauges of routes that read queues.
+func (g *gauges) queues(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, route string) {
 		found = append(found, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, route))
 	}
@@ -124,8 +124,8 @@ func (f *figures) queues(ctx context.Context, op *operate.Operator) (found []pro
 	return found
 }
 
-// parkedFigures are the figures of the state stores: counters begin at 0 with a process, dead messages outlive it.
-func parkedFigures(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
+// parkedGauges are the gauges of the state stores: counters begin at 0 with a process, dead messages outlive it.
+func parkedGauges(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
 	counts, err := op.CountLanes(ctx)
 	if err != nil {
 		return nil
@@ -146,20 +146,20 @@ func parkedFigures(ctx context.Context, op *operate.Operator) (found []prometheu
 	return found
 }
 
-// depths are the figures of destinations.
-func (f *figures) depths(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
+// depths are the gauges of destinations.
+func (g *gauges) depths(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
 	for name := range op.Builder().Config.Destinations {
 		k := op.Builder().Destination(name)
 		if !k.Deep {
 			continue
 		}
-		d := f.deep[name]
+		d := g.deep[name]
 		if d == nil {
 			var err error
 			if d, err = k.Open(); err != nil {
 				continue
 			}
-			f.deep[name] = d
+			g.deep[name] = d
 		}
 		if n, err := d.(adapters.DepthCounter).Depth(ctx, depthMost); err == nil { //nolint:forcetypeassert // Deep says so
 			found = append(found, prometheus.MustNewConstMetric(destinationDepth, prometheus.GaugeValue, float64(n), name))
@@ -169,18 +169,18 @@ func (f *figures) depths(ctx context.Context, op *operate.Operator) (found []pro
 }
 
 // close closes the destinations.
-func (f *figures) close() {
-	for _, d := range f.deep {
+func (g *gauges) close() {
+	for _, d := range g.deep {
 		_ = d.Close() // nothing was delivered
 	}
-	f.op, f.deep = nil, nil
+	g.op, g.deep = nil, nil
 }
 
 // collect shows what was found last.
-func (f *figures) collect(out chan<- prometheus.Metric) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.found {
+func (g *gauges) collect(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.found {
 		out <- m
 	}
 }

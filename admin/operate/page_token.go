@@ -12,20 +12,20 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// ParkedPlace is where a message stands in the list of [Operator.ParkedAfter]: the messages of one state store after those of
+// PageToken is where a message stands in the list of [Operator.ParkedAfter]: the messages of one state store after those of
 // another, then the dead rows of queues. The zero value is before the first.
-type ParkedPlace struct {
+type PageToken struct {
 	Store  int                // which of the state stores, in the order of the configuration
 	Parked adapters.ParkedKey // in that store
 	Source string             // of a dead row: its queue; empty: the message is in the state store
 	Dead   adapters.DeadKey   // and its place there
 }
 
-// placeMark begins texts of places that are no keys of messages.
-const placeMark = "~"
+// tokenPrefix begins texts of places that are no keys of messages.
+const tokenPrefix = "~"
 
-// placeToken is a place as text.
-type placeToken struct {
+// tokenFields is a place as text.
+type tokenFields struct {
 	Store   int    `json:"s,omitempty"`
 	Route   string `json:"r,omitempty"`
 	Slot    int    `json:"l,omitempty"`
@@ -38,33 +38,33 @@ type placeToken struct {
 }
 
 // String is the text of a place for links: route/slot/seq in the first state store, and something without a slash elsewhere.
-func (p ParkedPlace) String() string {
-	if p == (ParkedPlace{}) {
+func (p PageToken) String() string {
+	if p == (PageToken{}) {
 		return ""
 	}
 	if p.Store == 0 && p.Source == "" {
 		return p.Parked.Route + "/" + strconv.Itoa(p.Parked.Slot) + "/" + strconv.FormatInt(p.Parked.Seq, 10)
 	}
-	text, _ := json.Marshal(placeToken{p.Store, p.Parked.Route, p.Parked.Slot, p.Parked.Seq, p.Source, p.Dead.Table, p.Dead.Created, p.Dead.Key, p.Dead.Retrying}) // strings and numbers have no error
-	return placeMark + base64.RawURLEncoding.EncodeToString(text)
+	text, _ := json.Marshal(tokenFields{p.Store, p.Parked.Route, p.Parked.Slot, p.Parked.Seq, p.Source, p.Dead.Table, p.Dead.Created, p.Dead.Key, p.Dead.Retrying}) // strings and numbers have no error
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(text)
 }
 
-// ParseParkedPlace reads what [ParkedPlace.String] writes. Names of routes may hold slashes.
-func ParseParkedPlace(text string) (p ParkedPlace, err error) {
-	wrong := fmt.Errorf("%q: %w", text, ErrPlace)
+// ParsePageToken reads what [PageToken.String] writes. Names of routes may hold slashes.
+func ParsePageToken(text string) (p PageToken, err error) {
+	wrong := fmt.Errorf("%q: %w", text, ErrPageToken)
 	if text == "" {
 		return p, nil
 	}
-	if token, ok := strings.CutPrefix(text, placeMark); ok && !strings.Contains(token, "/") {
+	if token, ok := strings.CutPrefix(text, tokenPrefix); ok && !strings.Contains(token, "/") {
 		raw, err := base64.RawURLEncoding.DecodeString(token)
-		var t placeToken
+		var t tokenFields
 		if err != nil || json.Unmarshal(raw, &t) != nil || t.Store < 0 {
 			return p, wrong
 		}
-		p = ParkedPlace{Store: t.Store, Parked: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: t.Route, Slot: t.Slot}, Seq: t.Seq},
+		p = PageToken{Store: t.Store, Parked: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: t.Route, Slot: t.Slot}, Seq: t.Seq},
 			Source: t.Source, Dead: adapters.DeadKey{Table: t.Table, Created: t.Created, Key: t.Key, Retrying: t.Waits}}
 		if p.String() != text {
-			return ParkedPlace{}, wrong
+			return PageToken{}, wrong
 		}
 		return p, nil
 	}
@@ -82,23 +82,23 @@ func ParseParkedPlace(text string) (p ParkedPlace, err error) {
 	return p, nil
 }
 
-// placeError makes [ErrPlace] of what a database says of a place that it cannot read.
-func placeError(after adapters.DeadKey, err error) error {
+// tokenError makes [ErrPageToken] of what a database says of a place that it cannot read.
+func tokenError(after adapters.DeadKey, err error) error {
 	var refused interface{ SQLState() string }
 	if after != (adapters.DeadKey{}) && errors.As(err, &refused) && strings.HasPrefix(refused.SQLState(), "22") { // data exceptions
-		return fmt.Errorf("%w (%w)", ErrPlace, err)
+		return fmt.Errorf("%w (%w)", ErrPageToken, err)
 	}
 	return err
 }
 
 // behind leaves out the sources before the place's, and returns where the first that is left continues.
-func (p ParkedPlace) behind(sources []*deadSource) ([]*deadSource, adapters.DeadKey, error) {
+func (p PageToken) behind(sources []*deadSource) ([]*deadSource, adapters.DeadKey, error) {
 	if p.Source == "" {
 		return sources, adapters.DeadKey{}, nil
 	}
 	at := slices.IndexFunc(sources, func(s *deadSource) bool { return s.name == p.Source })
 	if at < 0 {
-		return nil, adapters.DeadKey{}, ErrPlace
+		return nil, adapters.DeadKey{}, ErrPageToken
 	}
 	return sources[at:], p.Dead, nil
 }

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// places is a listener with room for a number of connections. When all are taken, a new connection takes the place of the one that
+// pool is a listener with room for a number of connections. When all are taken, a new connection takes the place of the one that
 // has been without a request in progress for the longest time, so clients that hold connections keep out no others. Fewer requests are
 // answered at a time than there are places, and probes beside them: a probe never waits for other requests.
-type places struct {
+type pool struct {
 	net.Listener
 	most  int
 	turns chan struct{} // of requests that are no probes
@@ -21,23 +21,23 @@ type places struct {
 	idle list.List // places without a request in progress, the longest first
 }
 
-// place is a connection.
-type place struct {
+// connection is one that a pool has accepted.
+type connection struct {
 	net.Conn
-	of   *places
+	of   *pool
 	idle *list.Element // nil: a request is in progress
 	gone bool
 }
 
-// placeKey is where a request's context has its place.
-type placeKey struct{}
+// connectionKey is where a request's context has its place.
+type connectionKey struct{}
 
-func newPlaces(l net.Listener, lim limits) *places {
-	return &places{Listener: l, most: lim.connections + lim.probes, turns: make(chan struct{}, lim.connections)}
+func newPool(l net.Listener, lim limits) *pool {
+	return &pool{Listener: l, most: lim.connections + lim.probes, turns: make(chan struct{}, lim.connections)}
 }
 
 // Accept implements [net.Listener].
-func (p *places) Accept() (net.Conn, error) {
+func (p *pool) Accept() (net.Conn, error) {
 	conn, err := p.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -45,17 +45,17 @@ func (p *places) Accept() (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if first := p.idle.Front(); first != nil && p.open >= p.most { // nil: all are probes and requests in progress, which end
-		c := first.Value.(*place) //nolint:forcetypeassert // nothing else is in it
+		c := first.Value.(*connection) //nolint:forcetypeassert // nothing else is in it
 		c.leaveLocked()
 		_ = c.Conn.Close() // no request of it is in progress
 	}
-	c := &place{Conn: conn, of: p}
+	c := &connection{Conn: conn, of: p}
 	c.idle = p.idle.PushBack(c)
 	p.open++
 	return c, nil
 }
 
-func (c *place) leaveLocked() {
+func (c *connection) leaveLocked() {
 	if c.gone {
 		return
 	}
@@ -67,7 +67,7 @@ func (c *place) leaveLocked() {
 }
 
 // Close implements [net.Conn].
-func (c *place) Close() error {
+func (c *connection) Close() error {
 	c.of.mu.Lock()
 	c.leaveLocked()
 	c.of.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *place) Close() error {
 }
 
 // busy notes whether a request is in progress.
-func (c *place) busy(is bool) {
+func (c *connection) busy(is bool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	switch {
@@ -89,7 +89,7 @@ func (c *place) busy(is bool) {
 }
 
 // serve gives requests their turns.
-func (p *places) serve(h http.Handler) http.Handler {
+func (p *pool) serve(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(open, r.URL.Path) {
 			select {
@@ -99,7 +99,7 @@ func (p *places) serve(h http.Handler) http.Handler {
 				return
 			}
 		}
-		if c, ok := r.Context().Value(placeKey{}).(*place); ok {
+		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 			c.busy(true)
 			defer c.busy(false)
 		}

@@ -16,50 +16,50 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// Bounds of the sessions of browsers.
+// Bounds of the logins of browsers.
 const (
-	sessionCookie = "outrider_session" // with the port, so that relays on one host have each their own
-	sessionLife   = 12 * time.Hour     // from signing in, whatever is done meanwhile
-	sessionsMost  = 1000               // the one that ends first makes room
+	loginCookie = "outrider_session" // with the port, so that relays on one host have each their own
+	loginLife   = 12 * time.Hour     // from signing in, whatever is done meanwhile
+	loginsMost  = 1000               // the one that ends first makes room
 )
 
-// sessions are those of browsers that have given a token. They are in memory: a restart
+// logins are those of browsers that have given a token. They are in memory: a restart
 // ends them. Of the value of a cookie only the hash is kept.
 //
-// A browser sends a cookie to all ports of its host, so another server there may get it. It is of use only below the session's own
+// A browser sends a cookie to all ports of its host, so another server there may get it. It is of use only below the login's own
 // path, /s-SECRET/, which the browser tells none of them.
-type sessions struct {
+type logins struct {
 	mu  sync.Mutex
-	all map[[sha256.Size]byte]session
+	all map[[sha256.Size]byte]login
 }
 
-// session is a browser that has given a token.
-type session struct {
+// login is a browser that has given a token.
+type login struct {
 	caller operate.Caller
 	path   string // the secret in the path of its pages
 	ends   time.Time
 }
 
-// begin makes a session and returns the value of its cookie and the secret of its path.
-func (s *sessions) begin(c operate.Caller, now time.Time) (text, path string) {
+// begin makes a login and returns the value of its cookie and the secret of its path.
+func (s *logins) begin(c operate.Caller, now time.Time) (text, path string) {
 	value := make([]byte, 32)
 	_, _ = rand.Read(value) // never fails
 	text, path = base64.RawURLEncoding.EncodeToString(value), rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = map[[sha256.Size]byte]session{}
+		s.all = map[[sha256.Size]byte]login{}
 	}
-	if len(s.all) >= sessionsMost {
+	if len(s.all) >= loginsMost {
 		s.makeRoom(now)
 	}
-	c.Session = operate.SessionBrowser
-	s.all[sha256.Sum256([]byte(text))] = session{c, path, now.Add(sessionLife)}
+	c.Login = operate.LoginBrowser
+	s.all[sha256.Sum256([]byte(text))] = login{c, path, now.Add(loginLife)}
 	return text, path
 }
 
-// makeRoom removes what has ended, or else the session that ends first.
-func (s *sessions) makeRoom(now time.Time) {
+// makeRoom removes what has ended, or else the login that ends first.
+func (s *logins) makeRoom(now time.Time) {
 	var first [sha256.Size]byte
 	var ends time.Time
 	for key, one := range s.all {
@@ -69,42 +69,42 @@ func (s *sessions) makeRoom(now time.Time) {
 			first, ends = key, one.ends
 		}
 	}
-	if len(s.all) >= sessionsMost {
+	if len(s.all) >= loginsMost {
 		delete(s.all, first)
 	}
 }
 
-// find is the caller of a session, for a request below its path.
-func (s *sessions) find(value, path string) (operate.Caller, bool) {
+// find is the caller of a login, for a request below its path.
+func (s *logins) find(value, path string) (operate.Caller, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, ok := s.all[sha256.Sum256([]byte(value))]
 	return one.caller, ok && time.Now().Before(one.ends) && subtle.ConstantTimeCompare([]byte(path), []byte(one.path)) == 1
 }
 
-// end forgets a session.
-func (s *sessions) end(value string) {
+// end forgets a login.
+func (s *logins) end(value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, sha256.Sum256([]byte(value)))
 }
 
-// sessionPath begins the path of a session's pages.
-const sessionPath = "/s-"
+// loginBase begins the path of a login's pages.
+const loginBase = "/s-"
 
 type pathKey struct{}
 
-// withSessions takes the part of a session off the path of a request, so that handlers find their paths and [Base] has it.
-func withSessions(h http.Handler) http.Handler {
+// withLogins takes the part of a login off the path of a request, so that handlers find their paths and [Base] has it.
+func withLogins(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rest, ok := strings.CutPrefix(r.URL.Path, sessionPath)
+		rest, ok := strings.CutPrefix(r.URL.Path, loginBase)
 		secret, _, found := strings.Cut(rest, "/")
 		if !ok || !found || secret == "" || url.PathEscape(secret) != secret {
 			h.ServeHTTP(w, r)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), pathKey{}, secret))
-		http.StripPrefix(sessionPath+secret, h).ServeHTTP(w, r)
+		http.StripPrefix(loginBase+secret, h).ServeHTTP(w, r)
 	})
 }
 
@@ -114,16 +114,16 @@ func secretOf(r *http.Request) string {
 	return secret
 }
 
-// Root is [Base] without the part of a session.
+// Root is [Base] without the part of a login.
 func Root(r *http.Request) string {
 	if secret := secretOf(r); secret != "" {
-		return strings.TrimSuffix(Base(r), sessionPath+secret)
+		return strings.TrimSuffix(Base(r), loginBase+secret)
 	}
 	return Base(r)
 }
 
-// SignIn begins a session for a browser that has given a token, and sets its cookie. name is for the audit log. It returns the
-// path of the session's pages; false: the token is none.
+// SignIn begins a login for a browser that has given a token, and sets its cookie. name is for the audit log. It returns the
+// path of the login's pages; false: the token is none.
 func SignIn(w http.ResponseWriter, r *http.Request, token, name string) (base string, ok bool) {
 	a := requestOf(r.Context()).auth
 	if a == nil {
@@ -135,18 +135,18 @@ func SignIn(w http.ResponseWriter, r *http.Request, token, name string) (base st
 	}
 	who.Name = name
 	if former, err := r.Cookie(cookieName(r)); err == nil {
-		a.sessions.end(former.Value)
+		a.logins.end(former.Value)
 	}
-	value, path := a.sessions.begin(who, time.Now())
-	http.SetCookie(w, cookie(r, value, int(sessionLife.Seconds())))
-	return Root(r) + sessionPath + path, true
+	value, path := a.logins.begin(who, time.Now())
+	http.SetCookie(w, cookie(r, value, int(loginLife.Seconds())))
+	return Root(r) + loginBase + path, true
 }
 
-// SignOut ends the caller's session.
+// SignOut ends the caller's login.
 func SignOut(w http.ResponseWriter, r *http.Request) {
 	former, err := r.Cookie(cookieName(r))
 	if a := requestOf(r.Context()).auth; a != nil && err == nil {
-		a.sessions.end(former.Value)
+		a.logins.end(former.Value)
 	}
 	http.SetCookie(w, cookie(r, "", -1))
 }
@@ -156,10 +156,10 @@ func secure(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// cookieName is the name of the session's cookie for the address that a request is sent to. With TLS its prefix keeps other hosts of the
+// cookieName is the name of the login's cookie for the address that a request is sent to. With TLS its prefix keeps other hosts of the
 // domain, and servers without TLS, from setting it.
 func cookieName(r *http.Request) string {
-	name := sessionCookie
+	name := loginCookie
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		name += "_" + port
 	}

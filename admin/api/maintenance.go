@@ -47,7 +47,7 @@ type tailOut struct {
 	}
 }
 
-func (s *service) addUpkeep() {
+func (s *service) addMaintenance() {
 	add(s, get("/tail", "tail", "The newest rows of a source, or of those that a route matches, the newest first: of the last 1,000 positions"), s.tail)
 	examine := get("/doctor", "doctor", "Check everything that the relay needs: what outrider doctor finds, from within the relay")
 	examine.role = operate.RoleOperate // it connects to everything

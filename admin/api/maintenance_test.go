@@ -28,7 +28,7 @@ func TestTheAPIRebasesForgetsAndRemoves(t *testing.T) {
 			})
 			testRebase(t, s)
 			testForget(t, s)
-			testUpkeep(t, s)
+			testMaintenance(t, s)
 			testRetention(t, s)
 		})
 	}
@@ -75,7 +75,7 @@ func testForget(t *testing.T, s *site) {
 	}
 }
 
-func testUpkeep(t *testing.T, s *site) {
+func testMaintenance(t *testing.T, s *site) {
 	t.Helper()
 	s.refused(http.StatusForbidden, "read", "GET", "/doctor", "")
 	s.want("operate", "GET", "/doctor", "", `"part":"source app"`, `"part":"destination hook"`, `"part":"route orders"`, `"broken":0`)

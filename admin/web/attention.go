@@ -99,7 +99,7 @@ func (s *pages) groups(r *http.Request) (*page, error) {
 
 // blocked are the groups whose first message has a status.
 func (s *pages) blocked(ctx context.Context, d *groupsData, status adapters.ParkedStatus) (groups []blockedGroup, err error) {
-	heads, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: status, Limit: groupsMost + 1}, operate.ParkedPlace{})
+	heads, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: status, Limit: groupsMost + 1}, operate.PageToken{})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ const waitingMost = 500
 
 // waiting are the groups whose first message waits although none of the group has failed: its address is not in use.
 func (s *pages) waiting(ctx context.Context, d *groupsData) (groups []blockedGroup, err error) {
-	found, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: adapters.ParkedWaiting, Limit: waitingMost}, operate.ParkedPlace{})
+	found, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: adapters.ParkedWaiting, Limit: waitingMost}, operate.PageToken{})
 	if err != nil || d.More { // with more heads than are shown it is not known which groups wait behind one
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *pages) event(r *http.Request) (*page, error) {
 		}
 		for _, p := range d.Journey.Places {
 			line := placeLine{EventPlace: p}
-			if place, err := operate.ParseParkedPlace(p.Key); err == nil && p.Key != "" {
+			if place, err := operate.ParsePageToken(p.Key); err == nil && p.Key != "" {
 				key := place.Parked
 				line.Message = "/parked/" + pathOf(key.Route) + link("/"+strconv.Itoa(key.Slot)+"/"+strconv.FormatInt(key.Seq, 10))
 			}

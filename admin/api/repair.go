@@ -80,8 +80,8 @@ type RemoveResult struct {
 	Removed  bool   `json:"removed" doc:"false: there is none."`
 }
 
-// addMending adds what ends trouble outside of Outrider.
-func (s *service) addMending() {
+// addRepair adds what ends trouble outside of Outrider.
+func (s *service) addRepair() {
 	transactions := get("/transactions", "list-transactions", "Transactions that have been open so long that rows wait for them, and that can be ended")
 	transactions.role = operate.RoleAdmin // it shows statements
 	add(s, transactions, s.transactions)

@@ -80,14 +80,14 @@ func histogram(counts adapters.AgeCounts) (all uint64, below map[float64]uint64)
 	return all, below
 }
 
-// publisherFailures counts how often rows became FAILED, by what each look finds.
+// publisherFailures counts how often rows became FAILED, by what each count finds.
 type publisherFailures struct {
 	was   map[[2]string]string // status by topic and publisher
 	count map[[2]string]int64
 }
 
-// note notes the rows that a look has found. Those that are FAILED at the first look became so at a time that is not known.
-func (f *publisherFailures) note(rows []adapters.Progress) {
+// add counts the rows that became FAILED. Those that are FAILED the first time became so at a time that is not known.
+func (f *publisherFailures) add(rows []adapters.Progress) {
 	is := map[[2]string]string{}
 	for _, p := range rows {
 		pair := [2]string{p.Topic, p.Publisher}
@@ -104,8 +104,8 @@ func (f *publisherFailures) note(rows []adapters.Progress) {
 	f.was = is
 }
 
-// publishers are the figures of the tables of progress.
-func (f *figures) publishers(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
+// publishers are the gauges of the tables of progress.
+func (g *gauges) publishers(ctx context.Context, op *operate.Operator) (found []prometheus.Metric) {
 	if len(op.ProgressSources()) == 0 {
 		return nil
 	}
@@ -117,10 +117,10 @@ func (f *figures) publishers(ctx context.Context, op *operate.Operator) (found [
 		return nil
 	}
 	states := map[string]int{}
-	f.failures.note(rows)
+	g.failures.add(rows)
 	for _, p := range rows {
 		states[p.Status]++
-		found = append(found, prometheus.MustNewConstMetric(outboxAutoPause, prometheus.CounterValue, float64(f.failures.count[[2]string{p.Topic, p.Publisher}]), p.Topic, p.Publisher))
+		found = append(found, prometheus.MustNewConstMetric(outboxAutoPause, prometheus.CounterValue, float64(g.failures.count[[2]string{p.Topic, p.Publisher}]), p.Topic, p.Publisher))
 	}
 	gauge(outboxActive, float64(states[adapters.ProgressActive]))
 	gauge(outboxPaused, float64(states[adapters.ProgressPaused]))
