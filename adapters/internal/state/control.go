@@ -145,11 +145,3 @@ func (db *Database) leave(ctx context.Context, tx Tx, id string) (lanes, rows in
 	}
 	return lanes, rows, err
 }
-
-// Leave implements [adapters.StateStore], but for what shows that the instance lives.
-func (o *Operators) Leave(ctx context.Context, instance string) error {
-	return o.db.Transact(ctx, func(tx Tx) error {
-		_, _, err := o.db.leave(ctx, tx, instance)
-		return err
-	})
-}

@@ -3,7 +3,10 @@ package state
 import (
 	"context"
 	"database/sql"
+	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/sqltext"
@@ -23,6 +26,8 @@ type Tx interface {
 // Database is how a state store reaches its database.
 type Database struct {
 	Dialect
+	Name string // what it is, for errors: state store
+	Log  *slog.Logger
 
 	// Pool is the database outside of transactions. Transact runs f in one, and again as a whole while another transaction is in the way.
 	Pool     Tx
@@ -33,6 +38,13 @@ type Database struct {
 
 	// LockRoute keeps those who take lanes of a route, and settles of its lanes, away until the transaction ends. nil: the transaction does.
 	LockRoute func(ctx context.Context, tx Tx, route string) error
+
+	// Open begins the session that shows that an instance lives, and renews its lease. It ends those of the former sessions
+	// that still hold its lock. With an error, session is what has to be closed, or nil.
+	Open func(ctx context.Context, instance string, lease time.Duration, former []int64) (session Session, lanes map[adapters.LaneRef]adapters.LaneMark, err error)
+
+	// Sweep removes instances that ended long ago without leaving.
+	Sweep func(ctx context.Context) error
 
 	// EndSession ends the session that shows that an instance lives, if there is one. nil: nothing but its lease shows it.
 	EndSession func(ctx context.Context, instance string) error
@@ -46,10 +58,15 @@ type Database struct {
 type Operators struct {
 	db        Database
 	announced atomic.Pointer[announced]
+
+	mu       sync.Mutex // guards the rest
+	session  Session    // nil: not joined
+	instance string     // that the session is of
+	former   []int64    // sessions that were given up, and may hold the lock
 }
 
 // NewOperators returns that part over a database.
-func NewOperators(db Database) Operators { return Operators{db: db} }
+func NewOperators(db Database) *Operators { return &Operators{db: db} }
 
 // query makes a statement.
 func (db *Database) query(template string, args ...any) *sqltext.Statement {

@@ -20,6 +20,7 @@ type Dialect struct {
 	//	flows   condition that a parked message is not dead, for an index
 	//	beyond  c.beyond as a JSON array
 	//	role    database role of an audit record
+	//	json    end of a text that becomes a JSON column
 	//	lock    end of a SELECT that locks its rows; empty: there is one writer
 	Names sqltext.Names
 

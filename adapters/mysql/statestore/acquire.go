@@ -49,16 +49,8 @@ FROM outrider_cursor c LEFT JOIN outrider_instance i ON i.id = c.owner WHERE c.r
 // owner, of at most so many, and raises their epoch. Rows that it owns already
 // are acquired again. Of more our own go first, then those without an owner.
 func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int, most int) (lanes []adapters.LaneState, err error) {
-	s.mu.Lock()
-	err = s.joined(instance)
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.MayAcquire(instance, route, slots); err != nil {
 		return nil, err
-	}
-	for _, slot := range slots {
-		if slot < 0 || slot >= adapters.Slots {
-			return nil, fmt.Errorf("state store: acquire route %q: slot %d is not in 0..%d", route, slot, adapters.Slots-1)
-		}
 	}
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		lanes, err = acquire(ctx, tx, instance, route, slots, most)

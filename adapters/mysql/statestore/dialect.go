@@ -13,14 +13,15 @@ import (
 // database says how what is the same for all databases reaches this one.
 func (s *Store) database() state.Database {
 	return state.Database{
-		Dialect: dialect, Pool: state.SQLTx{DB: s.db}, Transact: state.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move, EndSession: s.endSession,
+		Dialect: dialect, Name: "state store", Log: s.log, Pool: state.SQLTx{DB: s.db}, Transact: state.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move,
+		Open: s.openSession, Sweep: s.sweep, EndSession: s.endSession,
 	}
 }
 
 // dialect is MySQL's SQL for parked messages, pauses and lanes.
 var dialect = state.Dialect{
 	Dialect: sqltext.Dialect{Param: sqltext.Question, Value: state.AsMicros},
-	Names: sqltext.Names{"now": now, "by": "`by`", "text": "char", "alive": aliveInstance, "flows": "flows = 1", "beyond": "c.beyond", "role": "role",
+	Names: sqltext.Names{"now": now, "by": "`by`", "text": "char", "alive": aliveInstance, "flows": "flows = 1", "beyond": "c.beyond", "role": "role", "json": "",
 		"lock": " FOR UPDATE"},
 	Later: now + " + ?", OrderedUpdate: true, RouteTables: []string{"outrider_route"},
 	OfGroup: func(packed string) (string, []any) {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"sync"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/state"
@@ -40,14 +39,10 @@ type Config struct {
 // An instance that joined holds one connection of its own with a lock (GET_LOCK). When its process dies the server
 // drops the lock with the connection, and others take its lanes without waiting for the lease.
 type Store struct {
-	state.Operators
+	*state.Operators
 	db     *sql.DB
 	leases *sql.DB // makes connections that hold the lock; keeps none
 	log    *slog.Logger
-
-	mu      sync.Mutex // guards the rest
-	session *stateSession
-	former  []int64 // connections that were given up, and may hold the lock
 }
 
 var _ adapters.OperatorStore = (*Store)(nil)
@@ -92,9 +87,7 @@ func alone(c my.Connection) (*sql.DB, error) {
 // Close releases the connections, the one that shows our life too: without
 // [Store.Leave] before it, others take the lanes as after a crash.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeSession()
+	s.CloseSession()
 	return errors.Join(s.leases.Close(), s.db.Close())
 }
 

@@ -68,17 +68,12 @@ WHERE o.route = $1 AND (o.source <> '' OR o.updated_at IS NOT NULL)
 // owner, of at most so many, and raises their epoch. Rows that it owns already
 // are acquired again.
 func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
-	s.mu.Lock()
-	err := s.joined(instance)
-	s.mu.Unlock()
+	err := s.MayAcquire(instance, route, slots)
 	if err != nil {
 		return nil, err
 	}
 	numbers := make([]int16, len(slots))
 	for i, slot := range slots {
-		if slot < 0 || slot >= adapters.Slots {
-			return nil, fmt.Errorf("state store: acquire route %q: slot %d is not in 0..%d", route, slot, adapters.Slots-1)
-		}
 		numbers[i] = int16(slot)
 	}
 	var lanes []adapters.LaneState

@@ -100,6 +100,5 @@ func (s *Store) Forget(ctx context.Context, route string, force bool, by string)
 func (s *Store) within(tx state.Tx) *state.Operators {
 	db := s.database()
 	db.Transact = func(_ context.Context, f func(state.Tx) error) error { return f(tx) }
-	commands := state.NewOperators(db)
-	return &commands
+	return state.NewOperators(db)
 }

@@ -72,14 +72,10 @@ type Config struct {
 // advisory lock. When its process dies the server drops the lock with the
 // connection, and others take its lanes without waiting for the lease.
 type Store struct {
-	state.Operators
+	*state.Operators
 	pool   statePool
 	create bool // Migrate makes the schema when it is missing
 	log    *slog.Logger
-
-	mu      sync.Mutex // guards the rest
-	session *stateSession
-	former  []int32 // processes of sessions that were given up, and may hold the lock
 
 	deliveries pg.Deliveries
 
@@ -230,9 +226,7 @@ func (s *Store) createSchema(ctx context.Context) error {
 // Close releases the connections, the one that shows our life too: without
 // [Store.Leave] before it, others take the lanes as after a crash.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeSession()
+	s.CloseSession()
 	s.deliveries.Close()
 	s.pool.Close()
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // database says how what is the same for all databases reaches this one.
 func (s *Store) database() state.Database {
 	return state.Database{
-		Dialect: dialect, Pool: state.SQLTx{DB: joining{s}}, Transact: state.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
+		Dialect: dialect, Name: "sqlite state", Log: slog.Default(), Pool: state.SQLTx{DB: joining{s}}, Transact: state.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
+		Open: s.openSession, Sweep: func(context.Context) error { return nil }, // each announcement removes the others
 	}
 }
 
@@ -26,7 +28,7 @@ const sqlNow = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 var dialect = state.Dialect{
 	Dialect: sqltext.Dialect{Param: func(n int) string { return "?" + strconv.Itoa(n) }, Value: state.AsMicros},
 	Names: sqltext.Names{"now": sqlNow, "by": "by", "text": "text", "alive": "i.lease_until > " + sqlNow, "flows": "status <> 'dead'",
-		"beyond": "c.beyond", "role": "''", "lock": ""},
+		"beyond": "c.beyond", "role": "''", "json": "", "lock": ""},
 	Later: sqlNow + " + ?", AuditTime: true, OwnClock: true, RowOrder: true, SkipScan: true, Unnamed: true,
 	OfGroup: func(packed string) (string, []any) { return "message_group IS nullif(?, '')", []any{packed} },
 

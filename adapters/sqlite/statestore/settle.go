@@ -55,13 +55,8 @@ ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_gr
 // Acquire makes the instance the owner of the route's rows, of at most so many,
 // and raises their epoch. A paused route is refused.
 func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
-	if err := s.joined(instance); err != nil {
+	if err := s.MayAcquire(instance, route, slots); err != nil {
 		return nil, err
-	}
-	for _, slot := range slots {
-		if slot < 0 || slot >= adapters.Slots {
-			return nil, s.wrap(fmt.Sprintf("acquire route %q", route), fmt.Errorf("slot %d is not in 0..%d", slot, adapters.Slots-1))
-		}
 	}
 	var lanes []adapters.LaneState
 	err := s.transact(ctx, func(tx *sql.Tx) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -40,13 +39,9 @@ type Config struct {
 //
 // The clock of leases and of parked messages is that of this host.
 type Store struct {
-	state.Operators
+	*state.Operators
 	db   *sql.DB
 	path string
-
-	mu       sync.Mutex // guards the rest
-	instance string     // empty: not joined
-	lock     instanceLock
 }
 
 var _ adapters.OperatorStore = (*Store)(nil)
@@ -124,33 +119,40 @@ func (s *Store) migrations() (*goose.Provider, error) {
 // migrating lets the stores of one process take turns.
 var migrating sync.Mutex
 
-// Join takes the lock and announces the instance. A second Join of the same
-// instance renews; a State serves one instance.
-func (s *Store) Join(ctx context.Context, instance string, lease time.Duration) error {
-	if instance == "" || lease <= 0 {
-		return errors.New("sqlite state: join: an instance needs an id and a lease longer than 0")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.instance != "" && s.instance != instance {
-		return fmt.Errorf("sqlite state: join: this store serves instance %q already; open another for %q", s.instance, instance)
-	}
-	fresh := s.instance == ""
-	if fresh {
-		lock, err := lockInstance(s.path, instance)
-		if err != nil {
-			return s.wrap(fmt.Sprintf("join as %q", instance), err)
-		}
-		s.instance, s.lock = instance, lock
-	}
-	if err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, instance, lease) }); err != nil {
-		if fresh {
-			s.unlock()
-		}
-		return s.wrap(fmt.Sprintf("join as %q", instance), err)
-	}
-	return nil
+// session is the lock that shows that the instance lives. It implements [state.Session].
+type session struct {
+	*Store
+	instance string
+	lock     instanceLock
 }
+
+// openSession takes the lock and announces the instance.
+func (s *Store) openSession(ctx context.Context, instance string, lease time.Duration, _ []int64) (state.Session, map[adapters.LaneRef]adapters.LaneMark, error) {
+	lock, err := lockInstance(s.path, instance)
+	if err != nil {
+		return nil, nil, s.wrap(fmt.Sprintf("join as %q", instance), err)
+	}
+	own := &session{s, instance, lock}
+	lanes, err := own.Renew(ctx, lease)
+	return own, lanes, s.wrap(fmt.Sprintf("join as %q", instance), err)
+}
+
+// Renew implements [state.Session].
+func (s *session) Renew(ctx context.Context, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, s.instance, lease) }); err != nil {
+		return nil, err
+	}
+	return state.OwnedLanes(ctx, s.db, s.instance)
+}
+
+// Lost implements [state.Session]: nothing but the end of the process takes the lock away.
+func (*session) Lost(error) bool { return false }
+
+// ID implements [state.Session].
+func (*session) ID() int64 { return 0 }
+
+// Close implements [state.Session].
+func (s *session) Close(bool) { s.lock.release() }
 
 // announce writes the instance's row. This process has the lock, so the other rows are
 // of dead instances, unless the lock does not show that.
@@ -176,76 +178,11 @@ ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, renewed_at = 
 	return err
 }
 
-// Renew extends the lease and returns the lanes that the instance owns.
-func (s *Store) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
-	if err := s.joined(instance); err != nil {
-		return nil, err
-	}
-	what := fmt.Sprintf("renew the lease of %q", instance)
-	err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, instance, lease) })
-	if err != nil {
-		return nil, s.wrap(what, err)
-	}
-	rows, err := s.db.QueryContext(ctx, `SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = ?`, instance)
-	if err != nil {
-		return nil, s.wrap(what, err)
-	}
-	defer func() { _ = rows.Close() }() // Err returns the error
-	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
-	for rows.Next() {
-		var ref adapters.LaneRef
-		var mark adapters.LaneMark
-		if err := rows.Scan(&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands); err != nil {
-			return nil, s.wrap(what, err)
-		}
-		lanes[ref] = mark
-	}
-	if err := rows.Err(); err != nil {
-		return nil, s.wrap(what, err)
-	}
-	return lanes, nil
-}
-
-// Leave releases the instance's lanes, deletes its row and frees the lock.
-func (s *Store) Leave(ctx context.Context, instance string) error {
-	if err := s.joined(instance); err != nil {
-		return err
-	}
-	err := s.Operators.Leave(ctx, instance)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unlock()
-	if err != nil {
-		return s.wrap(fmt.Sprintf("leave as %q", instance), err)
-	}
-	return nil
-}
-
-// Close releases the connections and the lock: without [Store.Leave] before
+// Close releases the connections and the lock: without Leave before
 // it, the next instance takes the lanes as after a crash.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unlock()
+	s.CloseSession()
 	return s.db.Close()
-}
-
-// unlock frees the lock, if we hold it. The caller holds mu.
-func (s *Store) unlock() {
-	if s.lock != nil {
-		s.lock.release()
-	}
-	s.instance, s.lock = "", nil
-}
-
-// joined reports whether the instance is the one that this store serves.
-func (s *Store) joined(instance string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.instance == "" || s.instance != instance {
-		return fmt.Errorf("sqlite state: instance %q has not joined; call Join first", instance)
-	}
-	return nil
 }
 
 // transact runs f in one transaction that holds the write lock from its

@@ -27,8 +27,7 @@ func Statements(t *testing.T, db state.Database) {
 	db.Pool, db.Wrap = r, func(_ string, err error) error { return err }
 	db.Transact = func(_ context.Context, f func(tx state.Tx) error) error { return f(r) }
 	db.EndSession = nil
-	o := state.NewOperators(db)
-	r.run(t, &o)
+	r.run(t, state.NewOperators(db))
 	const golden = "testdata/statements.sql"
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
