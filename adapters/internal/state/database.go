@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"database/sql"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -36,8 +37,16 @@ type Database struct {
 	// Wrap says what failed; nil for nil.
 	Wrap func(what string, err error) error
 
+	// LockOwners keeps those who change who has lanes of a route, or which table it reads, away until the transaction ends. nil: the
+	// transaction does.
+	LockOwners func(ctx context.Context, tx Tx, route string) error
+
 	// LockRoute keeps those who take lanes of a route, and settles of its lanes, away until the transaction ends. nil: the transaction does.
 	LockRoute func(ctx context.Context, tx Tx, route string) error
+
+	// Migrations has the files that lead to the newest version of the tables, and Version returns the one that they have; 0: there are none.
+	Migrations fs.ReadFileFS
+	Version    func(ctx context.Context) (int64, error)
 
 	// Open begins the session that shows that an instance lives, and renews its lease. It ends those of the former sessions
 	// that still hold its lock. With an error, session is what has to be closed, or nil.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,3 +58,11 @@ func PrintVersions(b *strings.Builder, files fs.ReadFileFS, table string, write 
 func Reached(table string, version int64) string { return fmt.Sprintf(reached, table, version) }
 
 const reached = "INSERT INTO %s (version_id, is_applied) VALUES (%d, true);\n"
+
+// StateVersion implements [adapters.OperatorStore].
+func (o *Operators) StateVersion(ctx context.Context) (present, newest int64, err error) {
+	if newest, err = Newest(o.db.Migrations); err == nil {
+		present, err = o.db.Version(ctx)
+	}
+	return present, newest, o.db.Wrap("read the version of the state tables", err)
+}

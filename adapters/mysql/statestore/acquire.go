@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,15 +27,6 @@ const (
 	// laneFields are what a lane is loaded from.
 	laneFields = `route, slot, updated_at IS NULL, position, snapshot, window_snapshot, paged, base,
     beyond, next_seq, epoch, revision, cluster, source, anchor, commands`
-
-	// otherTableSQL finds a cursor of a route that is another table's.
-	otherTableSQL = `
-SELECT c.cluster, c.source FROM outrider_cursor c
-WHERE c.route = ? AND (c.source <> '' OR c.updated_at IS NOT NULL)
-  AND (c.cluster <> ? OR ? <> '' AND c.source NOT IN ('', ?))
-ORDER BY c.slot LIMIT 1`
-
-	bindSQL = `UPDATE outrider_cursor SET cluster = ?, source = ? WHERE route = ? AND source = ''`
 )
 
 // takenSQL are the rows of a route with whether their owner lives. It locks nothing: who has a lane changes under the route's
@@ -91,7 +81,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance, route string, slots []in
 	for i := range lanes {
 		lanes[i].Epoch = epoch
 	}
-	in, args := inSlots(free)
+	in, args := state.List(free)
 	_, err = tx.ExecContext(ctx, replace(takeSQL, in),
 		append([]any{instance, epoch, clock, route}, args...)...)
 	return lanes, err
@@ -150,53 +140,12 @@ func createLanes(ctx context.Context, tx state.Tx, route string, slots []int) er
 
 // lockLanes locks rows, and returns what is committed of them.
 func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lanes []adapters.LaneState, err error) {
-	in, args := inSlots(slots)
+	in, args := state.List(slots)
 	err = state.Each(ctx, tx, `SELECT `+laneFields+` FROM outrider_cursor WHERE route = ? AND slot IN `+in+` ORDER BY slot FOR UPDATE`,
 		append([]any{route}, args...), func(scan func(...any) error) error {
-			var l adapters.LaneState
-			var beyond, anchor string
-			c := &l.Cursor
-			err := scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
-				&beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
-			if err == nil {
-				err = state.ReadAnchorText(anchor, c, &l.Table)
-			}
-			if err == nil {
-				l.Beyond, err = state.ParseBeyond(l.LaneRef, beyond)
-			}
+			l, err := state.ScanLane(scan)
 			lanes = append(lanes, l)
 			return err
 		})
 	return lanes, err
-}
-
-// inSlots is a list of slots behind IN.
-func inSlots(slots []int) (list string, args []any) {
-	for _, slot := range slots {
-		args = append(args, slot)
-	}
-	return "(?" + strings.Repeat(", ?", len(slots)-1) + ")", args
-}
-
-// Bind implements [adapters.StateStore].
-func (s *Store) Bind(ctx context.Context, route string, table adapters.Table) error {
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, routeLock, route); err != nil {
-			return err
-		}
-		other := adapters.OtherTable{Source: table}
-		err := tx.QueryRowContext(ctx, otherTableSQL, route, table.Cluster, table.Name, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
-		if err == nil {
-			return &other
-		}
-		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, bindSQL, table.Cluster, table.Name, route)
-		return err
-	})
-	if err != nil && !errors.As(err, new(*adapters.OtherTable)) {
-		return stateError(fmt.Sprintf("say which table route %q reads", route), err)
-	}
-	return err
 }

@@ -13,7 +13,7 @@ import (
 // database says how what is the same for all databases reaches this one.
 func (s *Store) database() state.Database {
 	return state.Database{
-		Dialect: dialect, Name: "state store", Log: s.log, Pool: state.SQLTx{DB: s.db}, Transact: state.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move,
+		Dialect: dialect, Name: "state store", Log: s.log, Migrations: stateMigrations, Version: s.version, Pool: state.SQLTx{DB: s.db}, Transact: state.SQLTransact(s.transact), Wrap: stateError, LockOwners: lockOwners, LockRoute: lockRoute, Move: move,
 		Open: s.openSession, Sweep: s.sweep, EndSession: s.endSession,
 	}
 }
@@ -58,10 +58,16 @@ FROM outrider_parked GROUP BY route, slot`,
 	PauseOf: func(address string) (string, []any) { return "target = ?", []any{hashOf(address)} },
 }
 
+// lockOwners keeps acquirers of a route away until the transaction ends.
+func lockOwners(ctx context.Context, tx state.Tx, route string) error {
+	_, err := tx.Exec(ctx, sqltext.Raw(routeLock, route))
+	return err
+}
+
 // lockRoute keeps acquirers of a route and settles of its lanes away until the
 // transaction ends.
 func lockRoute(ctx context.Context, tx state.Tx, route string) error {
-	if _, err := tx.Exec(ctx, sqltext.Raw(routeLock, route)); err != nil {
+	if err := lockOwners(ctx, tx, route); err != nil {
 		return err
 	}
 	return tx.Each(ctx, sqltext.Raw(`SELECT slot FROM outrider_cursor WHERE route = ? ORDER BY slot FOR UPDATE`, route), func(scan func(...any) error) error {

@@ -44,16 +44,9 @@ SELECT 0, true FROM (SELECT count(*) AS n FROM outrider_migrations) AS t WHERE t
 // turns; the later ones find nothing to do. A user who may not do it needs no right
 // to where there is nothing to do. MySQL commits each of its statements by itself; what was cut short is repeated.
 func (s *Store) Migrate(ctx context.Context) error {
-	newest, err := state.Newest(stateMigrations)
-	if err != nil {
-		return stateError("migrate", err)
-	}
-	version, err := s.version(ctx)
-	if err != nil {
-		return stateError("read the version of the state tables", err)
-	}
-	if version >= newest {
-		return nil
+	version, newest, err := s.StateVersion(ctx)
+	if err != nil || version >= newest {
+		return err
 	}
 	err = s.migrate(ctx)
 	if my.FailedWith(err, my.TableDenied, my.AccessDeniedDB, my.PrivilegeDenied) {
@@ -113,14 +106,6 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 		return 0, nil
 	}
 	return version, err
-}
-
-// StateVersion implements [adapters.OperatorStore].
-func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	if newest, err = state.Newest(stateMigrations); err == nil {
-		present, err = s.version(ctx)
-	}
-	return present, newest, stateError("read the version of the state tables", err)
 }
 
 // InitSQL returns the statements that create the state tables in the session's database, or bring them up

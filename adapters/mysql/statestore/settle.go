@@ -241,24 +241,13 @@ func park(ctx context.Context, tx *sql.Tx, rows []*adapters.Parked) error {
 
 // parkedValues are the arguments of parkRow.
 func parkedValues(p *adapters.Parked) []any {
-	var group, hash, due any
-	if p.Group != "" {
-		packed := state.Pack(p.Group)
-		group, hash = packed, hashOf(packed)
+	c := state.ColumnsOf(p.Route, p)
+	var group, hash any
+	if c.Group != "" {
+		group, hash = c.Group, hashOf(c.Group)
 	}
-	if !p.NextAttemptAt.IsZero() {
-		due = p.NextAttemptAt.UnixMicro()
-	}
-	var failure any
-	if name := state.FailureColumn(p.Route, p); name != nil {
-		failure = *name
-	}
-	payload := p.Payload
-	if payload == nil {
-		payload = []byte{} // empty, not NULL
-	}
-	return []any{p.Route, p.Slot, p.Seq, group, hash, string(p.Status), p.Attempts, due, state.Clean(p.LastError),
-		state.Pack(p.ID), state.Pack(p.Type), p.Position, state.EncodeMetadata(p.Metadata), payload, state.EncodeTries(p.Tries), failure}
+	return []any{p.Route, p.Slot, p.Seq, group, hash, c.Status, p.Attempts, c.DueMicros(), c.Error,
+		c.ID, c.Type, p.Position, c.Metadata, c.Payload, c.Tries, c.Failure}
 }
 
 // hashOf stands for a text in a key: a key has a maximum size, and texts have none. No two texts have the same one.

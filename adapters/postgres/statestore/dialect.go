@@ -17,7 +17,7 @@ import (
 
 // database says how what is the same for all databases reaches this one.
 func (s *Store) database() state.Database {
-	return state.Database{Dialect: dialect, Name: "state store", Log: s.log, Pool: stateRows{s.pool}, Transact: s.transact, Wrap: stateError, LockRoute: lockRoute, Move: move,
+	return state.Database{Dialect: dialect, Name: "state store", Log: s.log, Migrations: stateMigrations, Version: s.version, Pool: stateRows{s.pool}, Transact: s.transact, Wrap: stateError, LockRoute: lockRoute, Move: move,
 		Open: s.openSession, Sweep: s.sweep, EndSession: s.endSession}
 }
 

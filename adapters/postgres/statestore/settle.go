@@ -264,28 +264,17 @@ func (c *parkedColumns) addKey(lane adapters.LaneRef, seq int64) {
 
 func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 	c.addKey(lane, p.Seq)
-	group := ""
-	if p.Group != "" {
-		group = state.Pack(p.Group)
-	}
-	c.groups = append(c.groups, group)
-	c.statuses = append(c.statuses, string(p.Status))
+	k := state.ColumnsOf(lane.Route, p)
+	c.groups = append(c.groups, k.Group)
+	c.statuses = append(c.statuses, k.Status)
 	c.attempts = append(c.attempts, int32(p.Attempts))
 	c.formers = append(c.formers, int32(p.Was))
-	var due *time.Time
-	if !p.NextAttemptAt.IsZero() {
-		due = &p.NextAttemptAt
-	}
-	c.dues = append(c.dues, due)
-	c.errors = append(c.errors, shorten.Storable(state.Clean(p.LastError), c.highest))
-	c.tries, c.failures = append(c.tries, shorten.Storable(state.EncodeTries(p.Tries), c.highest)), append(c.failures, state.FailureColumn(lane.Route, p))
-	c.ids = append(c.ids, state.Pack(p.ID))
-	c.types = append(c.types, state.Pack(p.Type))
+	c.dues = append(c.dues, k.Due)
+	c.errors = append(c.errors, shorten.Storable(k.Error, c.highest))
+	c.tries, c.failures = append(c.tries, shorten.Storable(k.Tries, c.highest)), append(c.failures, k.Failure)
+	c.ids = append(c.ids, k.ID)
+	c.types = append(c.types, k.Type)
 	c.positions = append(c.positions, p.Position)
-	c.metadata = append(c.metadata, state.EncodeMetadata(p.Metadata))
-	payload := p.Payload
-	if payload == nil {
-		payload = []byte{} // empty, not NULL
-	}
-	c.payloads, c.bytes = append(c.payloads, payload), c.bytes+len(payload)
+	c.metadata = append(c.metadata, k.Metadata)
+	c.payloads, c.bytes = append(c.payloads, k.Payload), c.bytes+len(k.Payload)
 }

@@ -153,16 +153,11 @@ ORDER BY c.relname LIMIT 1`
 // turns; the later ones find nothing to do. A role that may not do it needs no right
 // to where there is nothing to do; otherwise the error says who can.
 func (s *Store) Migrate(ctx context.Context) error {
-	newest, err := state.Newest(stateMigrations)
-	if err != nil {
-		return stateError("migrate", err)
+	version, newest, err := s.StateVersion(ctx)
+	if err != nil || version >= newest {
+		return err
 	}
-	switch version, err := s.version(ctx); {
-	case err != nil:
-		return stateError("read the version of the state tables", err)
-	case version >= newest:
-		return nil
-	case version == 0:
+	if version == 0 {
 		s.warnOfOthers(ctx)
 	}
 	err = s.createSchema(ctx)

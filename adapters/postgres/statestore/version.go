@@ -23,14 +23,6 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// StateVersion implements [adapters.OperatorStore].
-func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	if newest, err = state.Newest(stateMigrations); err == nil {
-		present, err = s.version(ctx)
-	}
-	return present, newest, stateError("read the version of the state tables", err)
-}
-
 // warnOfOthers says that the tables are created again although another schema has some:
 // who meant to move them would have all routes start again.
 func (s *Store) warnOfOthers(ctx context.Context) {

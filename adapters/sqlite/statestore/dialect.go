@@ -16,7 +16,7 @@ import (
 // database says how what is the same for all databases reaches this one.
 func (s *Store) database() state.Database {
 	return state.Database{
-		Dialect: dialect, Name: "sqlite state", Log: slog.Default(), Pool: state.SQLTx{DB: joining{s}}, Transact: state.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
+		Dialect: dialect, Name: "sqlite state", Log: slog.Default(), Migrations: migrationFiles, Version: s.version, Pool: state.SQLTx{DB: joining{s}}, Transact: state.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
 		Open: s.openSession, Sweep: func(context.Context) error { return nil }, // each announcement removes the others
 	}
 }

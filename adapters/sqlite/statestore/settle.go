@@ -3,7 +3,6 @@ package statestore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,14 +21,7 @@ const (
 	// former owner is dead. Epochs follow the clock, so that none comes twice in a file
 	// that was replaced by an older copy.
 	acquireSQL = `UPDATE outrider_cursor SET owner = ?1, epoch = max(epoch + 1, ?2), acquired_at = ?2 WHERE route = ?3 AND slot = ?4
-RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, revision, cluster, source, anchor, commands`
-
-	// otherTableSQL finds a cursor of a route that is another table's.
-	otherTableSQL = `SELECT cluster, source FROM outrider_cursor
-WHERE route = ?1 AND (source <> '' OR updated_at IS NOT NULL) AND (cluster <> ?2 OR ?3 <> '' AND source NOT IN ('', ?3))
-ORDER BY slot LIMIT 1`
-
-	bindSQL = `UPDATE outrider_cursor SET cluster = ?2, source = ?3 WHERE route = ?1 AND source = ''`
+RETURNING route, slot, updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, revision, cluster, source, anchor, commands`
 
 	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
     beyond = ?, next_seq = ?, cluster = ?, source = ?, anchor = ?, revision = ?, updated_at = ?
@@ -73,8 +65,7 @@ func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int
 		}
 		lanes = make([]adapters.LaneState, max(min(len(slots), most), 0))
 		for i, slot := range slots[:len(lanes)] {
-			lanes[i].LaneRef = adapters.LaneRef{Route: route, Slot: slot}
-			if err := acquire(ctx, tx, instance, &lanes[i]); err != nil {
+			if lanes[i], err = acquire(ctx, tx, instance, route, slot); err != nil {
 				return err
 			}
 		}
@@ -104,44 +95,12 @@ func ownFirst(ctx context.Context, tx *sql.Tx, instance, route string, slots []i
 	return slices.SortedStableFunc(slices.Values(slots), func(a, b int) int { return own[b] - own[a] }), rows.Err()
 }
 
-func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *adapters.LaneState) error {
+func acquire(ctx context.Context, tx *sql.Tx, instance, route string, slot int) (adapters.LaneState, error) {
 	now := time.Now().UnixMicro()
-	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot, now); err != nil {
-		return err
+	if _, err := tx.ExecContext(ctx, createLaneSQL, route, slot, now); err != nil {
+		return adapters.LaneState{}, err
 	}
-	var beyond, anchor string
-	c := &lane.Cursor
-	err := tx.QueryRowContext(ctx, acquireSQL, instance, now, lane.Route, lane.Slot).Scan(&lane.New, &c.Position, &c.Snapshot,
-		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Revision, &lane.Table.Cluster, &lane.Table.Name,
-		&anchor, &lane.Commands)
-	if err != nil {
-		return err
-	}
-	if err := state.ReadAnchorText(anchor, c, &lane.Table); err != nil {
-		return err
-	}
-	lane.Beyond, err = state.ParseBeyond(lane.LaneRef, beyond)
-	return err
-}
-
-// Bind implements [adapters.StateStore].
-func (s *Store) Bind(ctx context.Context, route string, table adapters.Table) error {
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		other := adapters.OtherTable{Source: table}
-		err := tx.QueryRowContext(ctx, otherTableSQL, route, table.Cluster, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
-		if err == nil {
-			return &other
-		}
-		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, bindSQL, route, table.Cluster, table.Name)
-		return err
-	})
-	if err != nil && !errors.As(err, new(*adapters.OtherTable)) {
-		return s.wrap(fmt.Sprintf("say which table route %q reads", route), err)
-	}
-	return err
+	return state.ScanLane(tx.QueryRowContext(ctx, acquireSQL, instance, now, route, slot).Scan)
 }
 
 // Settle writes all settlements in one transaction and returns the lanes whose
@@ -222,16 +181,8 @@ func settleCursor(ctx context.Context, update *sql.Stmt, t *adapters.Settlement,
 }
 
 func parkOne(ctx context.Context, insert *sql.Stmt, t *adapters.Settlement, p *adapters.Parked, now int64) error {
-	group, payload := "", p.Payload
-	if p.Group != "" {
-		group = state.Pack(p.Group)
-	}
-	if payload == nil {
-		payload = []byte{} // empty, not NULL
-	}
-	due := sql.NullInt64{Int64: p.NextAttemptAt.UnixMicro(), Valid: !p.NextAttemptAt.IsZero()}
-	_, err := insert.ExecContext(ctx, t.Route, t.Slot, p.Seq, group, string(p.Status), p.Attempts, due,
-		state.Clean(p.LastError), state.Pack(p.ID), state.Pack(p.Type), p.Position,
-		state.EncodeMetadata(p.Metadata), payload, now, t.Stored, p.Was, state.EncodeTries(p.Tries), state.FailureColumn(t.Route, p))
+	c := state.ColumnsOf(t.Route, p)
+	_, err := insert.ExecContext(ctx, t.Route, t.Slot, p.Seq, c.Group, c.Status, p.Attempts, c.DueMicros(), c.Error, c.ID, c.Type, p.Position,
+		c.Metadata, c.Payload, now, t.Stored, p.Was, c.Tries, c.Failure)
 	return err
 }

@@ -85,24 +85,14 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// StateVersion implements [adapters.OperatorStore].
-func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	provider, err := s.migrations()
-	if err != nil {
-		return 0, 0, s.wrap("read the version of the state tables", err)
-	}
-	for _, source := range provider.ListSources() {
-		newest = max(newest, source.Version)
-	}
+// version is that of the tables; 0: there are none.
+func (s *Store) version(ctx context.Context) (version int64, err error) {
 	var tables int
 	err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?`, versionTable).Scan(&tables)
 	if err == nil && tables > 0 {
-		err = s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable+` WHERE is_applied`).Scan(&present)
+		err = s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable+` WHERE is_applied`).Scan(&version)
 	}
-	if err != nil {
-		return 0, 0, s.wrap("read the version of the state tables", err)
-	}
-	return present, newest, nil
+	return version, err
 }
 
 // migrations are what leads from each version of the tables to the next.
