@@ -67,7 +67,7 @@ func Share(tables, limit, batch int, got func() int, serve func(table, most int)
 	return nil
 }
 
-// Looked is how much has been looked at of tables together.
+// Looked is how much has been read of tables together.
 func Looked(tables ...adapters.Coverage) (all adapters.Coverage) {
 	for i, t := range tables {
 		if i == 0 || t.Since.Before(all.Since) {
@@ -127,7 +127,7 @@ type claim[T Driver] struct {
 // tableClaim is what a claim does in one table.
 type tableClaim[T Driver] struct {
 	*claim[T]
-	table   *Table[T]
+	table   *engineTable[T]
 	start   string // the group behind which it began
 	wrapped bool   // it has come to the end of the index
 	around  bool   // it has come back to where it began
@@ -146,7 +146,7 @@ type progress struct {
 }
 
 // begin has the leases that end from now on remembered: what is read may be from before.
-func (c *claim[T]) begin(tables []*Table[T]) (all []*tableClaim[T]) {
+func (c *claim[T]) begin(tables []*engineTable[T]) (all []*tableClaim[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range tables {
@@ -169,7 +169,7 @@ func (c *claim[T]) end(tables []*tableClaim[T]) {
 		if !v.cut { // the other groups are next
 			v.table.leaveGroup()
 		}
-		v.table.gone, v.table.look = nil, v.look()
+		v.table.gone, v.table.coverage = nil, v.coverage()
 	}
 }
 
@@ -223,12 +223,12 @@ func (c *tableClaim[T]) consider(e *Entry) bool {
 		return false
 	}
 	switch c.whose(e) {
-	case Ours:
+	case ours:
 		return false
-	case Theirs:
+	case theirs:
 		c.wait(e.ID, p, blockedPause)
 		return false
-	case Free:
+	case free:
 	}
 	switch {
 	case c.Absent[RowKey{c.table.Name, e.Text}], c.table.unmatched[e.Text]:
@@ -252,7 +252,7 @@ func (c *tableClaim[T]) wait(id string, p *progress, pause time.Duration) {
 
 // whose says whose a row is. Where the table marks nothing, a row that a former session of its lane held is not ours: its result is still
 // to be written, and may be refused.
-func (c *tableClaim[T]) whose(e *Entry) Owner {
+func (c *tableClaim[T]) whose(e *Entry) owner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.table.whose(e.Text, e.Marked, func(l *Lease) bool {

@@ -68,6 +68,18 @@ type Page struct {
 	End     bool     // it is the end of the index
 }
 
+// Close says where the next page begins: behind this one, which is full, behind the group that it is of, or nowhere.
+func (p *Page) Close(from Position, full bool) {
+	switch {
+	case full:
+		p.Next = p.Entries[len(p.Entries)-1].position()
+	case from.In:
+		p.Next = Position{ID: from.ID}
+	default:
+		p.End = true
+	}
+}
+
 // Entry is an unfinished row as a page has it.
 type Entry struct {
 	ID           string // of its group, or [Alone]

@@ -27,7 +27,7 @@ const (
 // Engine claims and settles rows of a queue's tables. A queue embeds it. It remembers what it has claimed until that is settled; leases do not outlive it.
 type Engine[T Driver] struct {
 	db     Backend[T]
-	tables []*Table[T]
+	tables []*engineTable[T]
 	marks  bool // tables mark what is claimed
 	batch  atomic.Int64
 	log    *slog.Logger
@@ -42,12 +42,12 @@ type Engine[T Driver] struct {
 	stamp  time.Time  // the last one of ours
 }
 
-// Table is a table of an [Engine].
-type Table[T Driver] struct {
+// engineTable is a table of an [Engine].
+type engineTable[T Driver] struct {
 	layout.Table
 	Driver T
 	leases
-	look adapters.Coverage // of the claims so far; the engine's lock guards it
+	coverage adapters.Coverage // of the claims so far; the engine's lock guards it
 
 	described bool
 	rounds
@@ -55,7 +55,7 @@ type Table[T Driver] struct {
 	mean    int64 // bytes of a payload, about
 }
 
-// orphan is what a claim may have marked that has failed.
+// orphan names rows that a failed claim may have marked.
 type orphan struct {
 	keys  []any
 	stamp time.Time
@@ -72,7 +72,7 @@ func NewEngine[T Driver](db Backend[T], drivers []T) (*Engine[T], error) {
 		if slices.ContainsFunc(drivers[:i], func(other T) bool { return other.ID() == d.ID() }) {
 			return nil, fmt.Errorf("%s: table %s is named twice", db.Name, db.Tables[i].Name)
 		}
-		e.tables = append(e.tables, &Table[T]{Table: db.Tables[i], Driver: d, leases: leases{held: map[string]*Lease{}}, rounds: newRounds()})
+		e.tables = append(e.tables, &engineTable[T]{Table: db.Tables[i], Driver: d, leases: leases{held: map[string]*Lease{}}, rounds: newRounds()})
 	}
 	return e, nil
 }
@@ -91,8 +91,8 @@ func (e *Engine[T]) Driver(name string) (d T) {
 	return d
 }
 
-func (e *Engine[T]) table(name string) *Table[T] {
-	if i := slices.IndexFunc(e.tables, func(t *Table[T]) bool { return t.Is(name) }); i >= 0 {
+func (e *Engine[T]) table(name string) *engineTable[T] {
+	if i := slices.IndexFunc(e.tables, func(t *engineTable[T]) bool { return t.Is(name) }); i >= 0 {
 		return e.tables[i]
 	}
 	return nil
@@ -102,12 +102,12 @@ func (e *Engine[T]) table(name string) *Table[T] {
 func (e *Engine[T]) Describe(ctx context.Context, of T, again bool) error {
 	e.claiming.Lock()
 	defer e.claiming.Unlock()
-	t := e.tables[slices.IndexFunc(e.tables, func(t *Table[T]) bool { return t.Driver.ID() == of.ID() })]
+	t := e.tables[slices.IndexFunc(e.tables, func(t *engineTable[T]) bool { return t.Driver.ID() == of.ID() })]
 	t.described = t.described && !again
 	return t.describe(ctx)
 }
 
-func (t *Table[T]) describe(ctx context.Context) error {
+func (t *engineTable[T]) describe(ctx context.Context) error {
 	if t.described {
 		return nil
 	}
@@ -120,11 +120,11 @@ func (t *Table[T]) describe(ctx context.Context) error {
 func (e *Engine[T]) Coverage() adapters.Coverage {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	looks := make([]adapters.Coverage, len(e.tables))
+	all := make([]adapters.Coverage, len(e.tables))
 	for i, t := range e.tables {
-		looks[i] = t.look
+		all[i] = t.coverage
 	}
-	return Looked(looks...)
+	return Looked(all...)
 }
 
 // Stamp is a time for claims that no earlier one of this process has had, in whole milliseconds.
@@ -206,7 +206,7 @@ func (e *Engine[T]) token() string {
 }
 
 // inTurn returns the tables; another one is the first of them each time.
-func (e *Engine[T]) inTurn() []*Table[T] {
+func (e *Engine[T]) inTurn() []*engineTable[T] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	tables := slices.Concat(e.tables[e.first:], e.tables[:e.first])

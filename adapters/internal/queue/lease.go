@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Owner says whose a row is that a claim has read.
-type Owner int
+// owner says whose a row is that a claim has read.
+type owner int
 
-// The owners.
 const (
-	Free   Owner = iota
-	Ours         // the queue holds it, or has finished it since it was read
-	Theirs       // another process has it, or its state is not known here
+	free   owner = iota
+	ours         // the queue holds it, or has finished it since it was read
+	theirs       // another process has it, or its state is not known here
 )
 
 // Lease is what the engine remembers of a row that was claimed and has not been settled.
@@ -67,20 +66,20 @@ func (l *leases) drop(key string, lease *Lease, finished bool) {
 	}
 }
 
-// whose says whose a row is. Of one that is held, ours decides; marked says whether another one is being processed.
-func (l *leases) whose(key string, marked bool, ours func(*Lease) bool) Owner {
+// whose says whose a row is. Of one that is held, leased says whether it is as its lease has it; marked says whether another one is being processed.
+func (l *leases) whose(key string, marked bool, leased func(*Lease) bool) owner {
 	if lease, ok := l.held[key]; ok {
-		if ours(lease) {
-			return Ours
+		if leased(lease) {
+			return ours
 		}
 		lease.blocking = true // until its session, or the next settle of a row that another process has taken back, ends it
-		return Theirs
+		return theirs
 	}
 	switch finished, ended := l.gone[key]; {
 	case finished:
-		return Ours
+		return ours
 	case ended, marked: // one that has ended is lost or has gone back, and a later claim begins with it
-		return Theirs
+		return theirs
 	}
-	return Free
+	return free
 }

@@ -16,23 +16,23 @@ func TestG2_AClaimSeesWhatHasEndedSinceItBegan(t *testing.T) {
 	l.drop("done", done, true)
 	l.drop("lost", lost, false)
 	l.drop("kept", lost, true) // of a former lease
-	whose := func(key string, marked bool) Owner { return l.whose(key, marked, func(*Lease) bool { return true }) }
-	for key, want := range map[string]Owner{"done": Ours, "lost": Theirs, "kept": Ours, "new": Free} {
+	whose := func(key string, marked bool) owner { return l.whose(key, marked, func(*Lease) bool { return true }) }
+	for key, want := range map[string]owner{"done": ours, "lost": theirs, "kept": ours, "new": free} {
 		if got := whose(key, false); got != want {
 			t.Errorf("%s belongs to %v, want %v", key, got, want)
 		}
 	}
-	if got := whose("new", true); got != Theirs {
+	if got := whose("new", true); got != theirs {
 		t.Errorf("a marked row that is not held belongs to %v", got)
 	}
 	l.keep("lost", kept)
-	if got := whose("lost", true); got != Ours {
+	if got := whose("lost", true); got != ours {
 		t.Errorf("a row that was claimed again belongs to %v", got)
 	}
 	if len(l.returned) != 1 || l.returned[0] != "b" {
 		t.Errorf("groups that are to be read again are %v, want that of the lost row", l.returned)
 	}
-	if l.gone = nil; whose("done", false) != Free {
+	if l.gone = nil; whose("done", false) != free {
 		t.Error("after the claim a finished row is still known")
 	}
 }
@@ -42,7 +42,7 @@ func TestALeaseThatBlocksReturnsItsGroup(t *testing.T) {
 	l := leases{held: map[string]*Lease{}}
 	held := &Lease{id: "g"}
 	l.keep("k", held)
-	if got := l.whose("k", true, func(*Lease) bool { return false }); got != Theirs {
+	if got := l.whose("k", true, func(*Lease) bool { return false }); got != theirs {
 		t.Errorf("a row of another session belongs to %v", got)
 	}
 	if l.drop("k", held, true); len(l.returned) != 1 {

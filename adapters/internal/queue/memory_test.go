@@ -96,14 +96,7 @@ func (m *memory) Page(_ context.Context, from Position) (page Page, err error) {
 		page.Entries = append(page.Entries, e)
 	}
 	m.pages, m.read = m.pages+1, m.read+len(page.Entries)
-	switch {
-	case full:
-		page.Next = page.Entries[len(page.Entries)-1].position()
-	case from.In:
-		page.Next = Position{ID: from.ID}
-	default:
-		page.End = true
-	}
+	page.Close(from, full)
 	return page, nil
 }
 

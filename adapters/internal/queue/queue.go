@@ -40,6 +40,8 @@ func GroupNames(kind, group string) []string {
 // StatusOf is what a value of the status column means.
 func StatusOf(l *layout.Queue, value string) adapters.RowStatus {
 	switch s := &l.Statuses; value {
+	case "": // no layout has it
+		return adapters.RowOther
 	case s.Pending, s.Again():
 		return adapters.RowWaiting
 	case s.Processing:

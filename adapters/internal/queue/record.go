@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -56,16 +58,51 @@ func (r *Record) Scan(rows *sql.Rows) error {
 	return rows.Scan(r.targets...)
 }
 
-// Left is how large a payload is that was left out and may be read, with [Record.Fill]; 0: there is none.
+// Querier is a database or a transaction.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Chosen reads chosen rows into records, which id names the groups of. The query has (%s) for the keys.
+func Chosen(ctx context.Context, db Querier, query string, chosen []*Entry, record func() *Record, id func(*Record) string) (map[string]Found, error) {
+	keys := make([]any, len(chosen))
+	for i, e := range chosen {
+		keys[i] = e.Key
+	}
+	rows, err := db.QueryContext(ctx, strings.Replace(query, "(%s)", "("+strings.TrimSuffix(strings.Repeat("?, ", len(keys)), ", ")+")", 1), keys...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	found := make(map[string]Found, len(chosen))
+	for rows.Next() {
+		r := record()
+		if err := r.Scan(rows); err != nil {
+			return nil, err
+		}
+		found[r.sql.KeyText(r.Key)] = Found{ID: id(r), Attempts: r.Attempts, Record: r, Left: r.Left()}
+	}
+	return found, rows.Err()
+}
+
+// Fill adds a payload that was left out, of a query for it; false: the row is gone.
+func (f *Found) Fill(payload *sql.Row) (bool, error) {
+	err := payload.Scan(&f.Record.Payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	f.Left, f.Record.stored = 0, 0
+	return true, err
+}
+
+// Left is how large a payload is that was left out and may be read, with [Found.Fill]; 0: there is none.
 func (r *Record) Left() int64 {
 	if r.stored > r.maxRow {
 		return 0
 	}
 	return r.stored
 }
-
-// Fill adds the payload that was left out.
-func (r *Record) Fill(payload []byte) { r.Payload, r.stored = payload, 0 }
 
 // Decode makes the row of a record with its group. Its Err has the values that cannot be decoded; the rest of the row is there all the same.
 func (r *Record) Decode() *adapters.Row {

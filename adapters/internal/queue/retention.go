@@ -106,9 +106,7 @@ type oldPage struct {
 }
 
 // oldPage reads the oldest delivered rows behind a place, up to the first that is not old. A row whose time cannot be read is old.
-func (o *Operators) oldPage(ctx context.Context, db interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, d Dialect, after adapters.DeadKey, r adapters.Retention, lock string) (p oldPage, err error) {
+func (o *Operators) oldPage(ctx context.Context, db Querier, d Dialect, after adapters.DeadKey, r adapters.Retention, lock string) (p oldPage, err error) {
 	c := &o.q.Layout.Columns
 	query := Statement{Text: "SELECT " + d.Raw(c.Created) + ", " + d.Raw(c.Key) + " " + d.Aged(Delivered)}
 	query = query.behind(d, after).and(o.byAge(d)+" LIMIT ?"+lock, r.Batch)

@@ -227,15 +227,15 @@ func (c *tableClaim[T]) read(ctx context.Context, at Position) (Page, error) {
 	return page, err
 }
 
-// look is how much the claims so far have read of the table.
-func (c *tableClaim[T]) look() adapters.Coverage {
+// coverage is how much the claims so far have read of the table.
+func (c *tableClaim[T]) coverage() adapters.Coverage {
 	t := c.table
-	look := adapters.Coverage{Since: t.whole, Next: t.rest, Due: t.round.due, Unwanted: len(t.unmatched)}
+	read := adapters.Coverage{Since: t.whole, Next: t.rest, Due: t.round.due, Unwanted: len(t.unmatched)}
 	if !c.around {
-		look.Next = c.began
+		read.Next = c.began
 	}
 	if c.cut {
-		look.Since = time.Time{}
+		read.Since = time.Time{}
 	}
-	return look
+	return read
 }

@@ -65,7 +65,7 @@ type Settled[T Driver] struct {
 	Done   bool // it is written
 	Locked bool // another session has locked the row, which is as its claim says
 
-	in    *Table[T]
+	in    *engineTable[T]
 	was   Lease     // before an extension
 	stamp time.Time // that an extension writes; zero: none
 }

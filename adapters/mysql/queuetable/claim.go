@@ -3,13 +3,10 @@ package queuetable
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
-	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 )
 
 var _ queue.Driver = (*table)(nil)
@@ -48,15 +45,7 @@ func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page,
 		e.Ours, e.Wait = token == t.q.token, time.Duration(min(wait.Int64, longestWait.Microseconds()))*time.Microsecond
 		page.Entries = append(page.Entries, e)
 	}
-	switch n := len(page.Entries); {
-	case n == pageRows:
-		last := &page.Entries[n-1]
-		page.Next = queue.Position{ID: last.ID, In: true, Created: last.Created, Key: last.Key}
-	case from.In: // it was the rest of a group
-		page.Next = queue.Position{ID: from.ID}
-	default:
-		page.End = true
-	}
+	page.Close(from, len(page.Entries) == pageRows)
 	return page, rows.Err()
 }
 
@@ -85,35 +74,11 @@ type taker struct {
 }
 
 func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, _ int64) (map[string]queue.Found, error) {
-	s, keys := t.sql(), make([]any, len(chosen))
-	for i, e := range chosen {
-		keys[i] = e.Key
-	}
-	rows, err := t.tx.QueryContext(ctx, strings.Replace(s.lock, "(%s)", "("+list(len(keys))+")", 1), keys...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err returns the error
-	found := make(map[string]queue.Found, len(chosen))
-	for rows.Next() {
-		r := t.record().With(&t.now)
-		if err := r.Scan(rows); err != nil {
-			return nil, err
-		}
-		found[s.KeyText(r.Key)] = queue.Found{ID: r.Group.String, Attempts: r.Attempts, Record: r, Left: r.Left()}
-	}
-	return found, rows.Err()
+	return queue.Chosen(ctx, t.tx, t.sql().lock, chosen, func() *queue.Record { return t.record().With(&t.now) }, func(r *queue.Record) string { return r.Group.String })
 }
 
 func (t *taker) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {
-	var payload sqlvalue.Bytes
-	err := t.tx.QueryRowContext(ctx, t.sql().payload, e.Key).Scan(&payload)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	f.Record.Fill(payload)
-	f.Left = 0
-	return true, err
+	return f.Fill(t.tx.QueryRowContext(ctx, t.sql().payload, e.Key))
 }
 
 func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (time.Time, map[string]bool, error) {
