@@ -45,7 +45,7 @@ type Config struct {
 	Notes []*Error `yaml:"-"`
 }
 
-// State says where Outrider remembers things.
+// State is the database of cursors, leases and parked messages.
 type State struct {
 	URL SecretURL `yaml:"url" doc:"postgres:// or mysql:// URL, or the path of an SQLite file. Default: the database of each route's source."`
 	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to url, as for a source."`
@@ -53,7 +53,7 @@ type State struct {
 	Schema SchemaName `yaml:"schema" doc:"Schema of the state tables in PostgreSQL, as in SQL; init creates it. Default: the first schema of the search path with these tables, otherwise the first."`
 }
 
-// Parked says how long parked messages are kept that nothing waits behind.
+// Parked bounds how long dead messages are kept.
 type Parked struct {
 	Keep Duration `yaml:"keep" required:"true" min:"1h" max:"3650d" doc:"Dead messages of the configured routes are deleted after this time; checked every hour, audited. Messages that wait, retry or are held stay."`
 }
@@ -78,7 +78,7 @@ type Admin struct {
 var adminHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
 // DefaultAdminListen is the admin address of the outrider command, unless the file
-// says otherwise.
+// has another.
 const DefaultAdminListen = "127.0.0.1:8080"
 
 // Enabled reports whether the server is wanted.
@@ -86,7 +86,7 @@ func (a Admin) Enabled() bool { return a.Listen != "" && a.Listen != "off" }
 
 func (a *Admin) check(c *form.Checker, at form.Location) {
 	if at.Has("listen") && a.Listen == "" {
-		a.Listen = "off" // it was said, so no default is meant
+		a.Listen = "off" // an empty text is not the default
 	}
 	if !a.Enabled() {
 		return
@@ -126,7 +126,7 @@ func (a *Admin) checkTokens(c *form.Checker, at form.Location, tokens bool) {
 	}
 }
 
-// checkIdentity checks what is said of a proxy that names callers.
+// checkIdentity checks the keys for a proxy that names callers.
 func (a *Admin) checkIdentity(c *form.Checker, at form.Location) {
 	if a.IdentityHeader == "" {
 		for _, key := range []string{"identity_proxies", "identity_roles"} {

@@ -54,8 +54,8 @@ func checkSection(section any, c *form.Checker, at form.Location) {
 }
 
 // Schema returns the JSON Schema (draft 2020-12) of the configuration file, for
-// editors. It says what a schema can say: references between names, the order
-// of middleware and the like are checked when a file is loaded.
+// editors. References between names, the order
+// of middleware and the like are beyond a schema: they are checked when a file is loaded.
 func Schema() []byte { return declaration.Schema("Outrider configuration") }
 
 // meanings are names that keys have in other programs, without punctuation, with

@@ -77,7 +77,7 @@ func (h *HTTP) checkWatermill(c *form.Checker, at form.Location) {
 	h.Batch.MaxMessages = 1
 }
 
-// checkHeaderNames refuses what is no name for a header.
+// checkHeaderNames refuses keys that cannot be header names.
 func checkHeaderNames(c *form.Checker, at form.Location, headers map[string]Secret) {
 	for name := range headers {
 		if !headerName.MatchString(name) {
@@ -89,7 +89,7 @@ func checkHeaderNames(c *form.Checker, at form.Location, headers map[string]Secr
 // baseURL is a URL at least up to the slash behind its host.
 var baseURL = regexp.MustCompile(`^[a-zA-Z]+://[^/?]+[/?]`)
 
-// checkURL looks at the address as it comes out for a sample message, and
+// checkURL checks the address of a sample message, and
 // returns it if nothing is wrong with it.
 func checkURL(c *form.Checker, at form.Location, t Template) *url.URL {
 	text := t.sample()
@@ -134,7 +134,7 @@ func (*StatusCode) Spelling() form.Spelling {
 // String returns the three digits.
 func (s StatusCode) String() string { return strconv.Itoa(int(s)) }
 
-// StatusAction is what an answer means for the messages of the request.
+// StatusAction is the meaning of a status for the messages of the request.
 type StatusAction string
 
 // The meanings of an answer.

@@ -30,10 +30,10 @@ func (*Kafka) Kind() string { return "kafka" }
 
 func (k *Kafka) static() bool { return k.Topic.Static() }
 
-// topicName is what Kafka allows.
+// topicName matches the names that Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// transactionalID is what can be granted and read in a broker's log without
+// transactionalID matches ids that can be granted and read in a broker's log without
 // quoting.
 var transactionalID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
@@ -69,7 +69,7 @@ func (k *Kafka) away() bool {
 	return slices.ContainsFunc(k.Brokers, func(b string) bool { return !loopback(hostOf(b)) })
 }
 
-// checkLogin looks at how a password travels.
+// checkLogin checks whether a password is sent in the clear.
 func (k *Kafka) checkLogin(c *form.Checker, at form.Location) {
 	if k.SASL == nil {
 		return

@@ -77,7 +77,7 @@ func TestLayoutCrabletHasTheSettingsOfTheOriginal(t *testing.T) {
 	if src.Table != "events" || src.Progress != "outbox_topic_progress" || !src.Leader || src.LeaderLock != 4856221667890123456 {
 		t.Errorf("the source is %+v", src)
 	}
-	if want := (Pace{Duration(5 * time.Second), 3, 2, Duration(time.Minute)}); route.Order != "global" || *route.Poll != want || *route.Progress != (Progress{"Wallet Events", "KafkaPublisher"}) {
+	if want := (RoutePoll{Duration(5 * time.Second), 3, 2, Duration(time.Minute)}); route.Order != "global" || *route.Poll != want || *route.Progress != (Progress{"Wallet Events", "KafkaPublisher"}) {
 		t.Errorf("the route is %+v", route)
 	}
 	if want := (&Retry{3, Duration(time.Second), Duration(time.Second), 0, "exponential"}); !reflect.DeepEqual(route.Middleware[1], want) || route.Middleware[0].(*Poison).Then != "hold" {

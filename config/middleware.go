@@ -106,8 +106,8 @@ func (t *Throttle) check(_ *form.Checker, at form.Location) {
 	}
 }
 
-// Tracing makes a span of each attempt. It has no options: where spans go is
-// said by OpenTelemetry's own environment variables.
+// Tracing makes a span of each attempt. It has no options: OpenTelemetry's own environment
+// variables name the receiver.
 type Tracing struct{}
 
 // Kind is "tracing".

@@ -44,7 +44,7 @@ func (m *MongoDB) check(c *form.Checker, at form.Location) {
 	}
 }
 
-// mongoURL is what a URL of MongoDB says, which may name several hosts.
+// mongoURL has the parts of a URL of MongoDB, which may name several hosts.
 type mongoURL struct {
 	scheme   string
 	hosts    []string
@@ -68,7 +68,7 @@ func parseMongoURL(text string) (u mongoURL) {
 	return u
 }
 
-// secured reports whether the URL itself says whether connections are encrypted.
+// secured reports whether the URL decides about encryption.
 func (m mongoURL) secured() bool {
 	return m.scheme == "mongodb+srv" || m.query.Has("tls") || m.query.Has("ssl")
 }
@@ -88,7 +88,7 @@ func (m *MongoDB) In() string {
 	return parseMongoURL(m.URL.Reveal()).database
 }
 
-// Encrypted reports whether connections are encrypted as the section tls says. Otherwise the URL says whether they are.
+// Encrypted reports whether the section tls, or its default, encrypts connections. Otherwise the URL decides.
 func (m *MongoDB) Encrypted() bool {
 	if m.TLS.given() {
 		return !m.TLS.Off()
@@ -97,7 +97,7 @@ func (m *MongoDB) Encrypted() bool {
 	return !u.secured() && u.away()
 }
 
-// checkURL looks at the URL and what belongs to it.
+// checkURL checks the URL, the name of the database and the encryption.
 func (m *MongoDB) checkURL(c *form.Checker, at form.Location) {
 	where, text := at.Child("url"), m.URL.Reveal()
 	if form.Unexpanded(text) {

@@ -121,8 +121,7 @@ func mysqlURL(c *form.Checker, at form.Location, u SecretURL) {
 	}
 }
 
-// mysqlTLS looks at how the connections of a mysql:// URL are secured: at
-// is the mapping that holds url and tls.
+// mysqlTLS checks the encryption of a mysql:// URL; at is the mapping with url and tls.
 func mysqlTLS(c *form.Checker, at form.Location, u SecretURL, t *TLS) {
 	parsed, err := url.Parse(u.Reveal())
 	if err != nil || u.IsZero() {

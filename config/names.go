@@ -13,7 +13,7 @@ import (
 )
 
 // Glob is a pattern for a whole text: * stands for any run of characters, also
-// an empty one and one with dots in it; everything else stands for itself.
+// an empty one and one with dots in it; all other characters match themselves.
 // order.* matches order.created and order.line.added, not order.
 type Glob string
 

@@ -6,16 +6,16 @@ import (
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
-// Pace says how often a route looks for messages: Min after one that found some, and after the first After that found none;
-// longer by Factor each time after that, up to Max.
-type Pace struct {
+// RoutePoll is the pause between two polls of a route: Min after one that found messages, and after the first After that
+// found none; longer by Factor each time after that, up to Max.
+type RoutePoll struct {
 	Min    Duration `yaml:"min" default:"1s" min:"1ms" max:"1h" doc:"Pause between two polls."`
 	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Empty polls before the pause grows."`
 	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further empty poll."`
 	Max    Duration `yaml:"max" default:"60s" min:"1ms" max:"1h" doc:"Longest pause. Default: 60s, or min if that is longer."`
 }
 
-func (p *Pace) check(c *form.Checker, at form.Location) {
+func (p *RoutePoll) check(c *form.Checker, at form.Location) {
 	if !at.Has("max") {
 		p.Max = max(p.Max, p.Min)
 	}
@@ -66,7 +66,7 @@ func (cfg *Config) globalAsPreset(at form.Location, r *Route) {
 // globalBatch is how many messages a batch of a route with order: global has at most (router/internal/lane).
 const globalBatch = 1000
 
-// checkGlobalBatch says that batches are smaller than the destination's.
+// checkGlobalBatch warns if batches are smaller than the destination allows.
 func (cfg *Config) checkGlobalBatch(c *form.Checker, at form.Location, r *Route) {
 	for _, to := range r.Targets {
 		if d, ok := cfg.Destinations[to].(*HTTP); ok && d != nil && r.Order == "global" && d.Batch.Whole && d.Batch.MaxMessages > globalBatch {
@@ -80,7 +80,7 @@ func (cfg *Config) checkGlobalBatch(c *form.Checker, at form.Location, r *Route)
 type progressRow struct{ database, table, topic, publisher string }
 
 // checkProgress refuses a route with progress that cannot keep it: the row is written in the transaction that writes the cursor,
-// and says in one number how far the route is.
+// and has one position for the whole route.
 func (cfg *Config) checkProgress(c *form.Checker, at form.Location, r *Route, taken map[progressRow]string) {
 	if r.Progress == nil {
 		return
@@ -110,8 +110,8 @@ func (cfg *Config) checkProgress(c *form.Checker, at form.Location, r *Route, ta
 	taken[row] = r.Name
 }
 
-// checkPace refuses a pace of a route whose source is not read for each route by itself.
-func (cfg *Config) checkPace(c *form.Checker, at form.Location, r *Route) {
+// checkRoutePoll refuses a poll of a route whose source is not read for each route by itself.
+func (cfg *Config) checkRoutePoll(c *form.Checker, at form.Location, r *Route) {
 	if src := cfg.Sources[r.From]; r.Poll != nil && src != nil && !src.traits().log {
 		c.Add(at.Child("poll").Key(), "belongs to append-only tables: of a %s all routes are polled together", kindOf(src)).Fix("set poll of the source")
 	}

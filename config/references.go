@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
-// check looks at what holds between the parts: names, and what a route's
+// check checks what depends on several sections: names, and what a route's
 // source and destination can do.
 func (cfg *Config) check(c *form.Checker, at form.Location) {
 	cfg.checkState(c, at.Child("state"))
@@ -27,7 +27,7 @@ func (cfg *Config) check(c *form.Checker, at form.Location) {
 		cfg.globalAsPreset(route, r)
 		windowOfOrder(route, r)
 		cfg.checkProgress(c, route, r, rows)
-		cfg.checkPace(c, route, r)
+		cfg.checkRoutePoll(c, route, r)
 		cfg.checkGlobalBatch(c, route, r)
 		cfg.layersAsPreset(c, route, r)
 		cfg.retryAsWebhook(route, r)
@@ -41,7 +41,7 @@ func (cfg *Config) check(c *form.Checker, at form.Location) {
 	cfg.checkClaimless(c, at.Child("sources"))
 }
 
-// checkClaimless refuses a second source of a table in which nothing says who has a row: both would deliver it.
+// checkClaimless refuses a second source of a table in which rows are not marked as claimed: both would deliver them.
 func (cfg *Config) checkClaimless(c *form.Checker, at form.Location) {
 	type table struct{ database, name string }
 	known := map[table]string{}
@@ -85,14 +85,14 @@ func checkUnused(c *form.Checker, section form.Location, what string, used map[s
 	}
 }
 
-// checkPoison looks at the destination that dead messages go to.
+// checkPoison checks the destination of dead messages.
 func (cfg *Config) checkPoison(c *form.Checker, at, route form.Location, r *Route, used map[string]bool) {
 	for _, m := range r.Middleware {
 		p, ok := m.(*Poison)
 		if !ok || p == nil || p.To == "" {
 			continue
 		}
-		item, _ := layerPlace(route, "poison")
+		item, _ := layerLocation(route, "poison")
 		to := item.Child("poison").Child("to")
 		checkReference(c, to, "destination", p.To, at.Child("destinations"))
 		used[p.To] = true
@@ -117,12 +117,12 @@ func (cfg *Config) checkTopics(c *form.Checker, at form.Location, r *Route, to s
 // checkRoute refuses what the route's source or destinations cannot do.
 func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 	for i, to := range r.Targets {
-		place := at.Child("to")
+		target := at.Child("to")
 		if len(r.Targets) > 1 {
-			place = place.Item(i)
+			target = target.Item(i)
 		}
-		cfg.checkTopics(c, place, r, to)
-		cfg.checkCircle(c, place, r, to)
+		cfg.checkTopics(c, target, r, to)
+		cfg.checkCircle(c, target, r, to)
 	}
 	src := cfg.Sources[r.From]
 	if src != nil && !src.traits().log {
@@ -158,7 +158,7 @@ func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 	}
 }
 
-// withoutGroup reports whether the table has no column for groups, and nothing else is said to hold them.
+// withoutGroup reports whether neither a column of the table nor a key of its metadata has the group.
 func (p *Postgres) withoutGroup() bool {
 	preset := p.Preset()
 	return preset != nil && preset.Log != nil && preset.Log.Columns.Group == "" && p.Metadata.Group == ""
@@ -177,7 +177,7 @@ func (p *Postgres) groupHint() string {
 func checkHold(c *form.Checker, at form.Location, r *Route) {
 	for _, m := range r.Middleware {
 		if p, ok := m.(*Poison); ok && p != nil && p.Then == "hold" {
-			item, _ := layerPlace(at, "poison")
+			item, _ := layerLocation(at, "poison")
 			c.Add(item, "then: hold cannot hold a group of a queue table, which has no status for it").Fix("use then: continue")
 		}
 	}
@@ -230,7 +230,7 @@ func checkOffsets(c *form.Checker, at form.Location, r *Route, src Source) {
 	}
 }
 
-// kindOf is what a source without a cursor is called.
+// kindOf names a source without a cursor in messages.
 func kindOf(src Source) string {
 	if queued(src) {
 		return "queue table"

@@ -21,7 +21,7 @@ type River struct {
 // Kind is "river".
 func (*River) Kind() string { return "river" }
 
-// RiverUnique is what jobs that are the same have in common.
+// RiverUnique has the properties by which River recognises duplicates.
 type RiverUnique struct {
 	ByArgs   bool     `yaml:"by_args" default:"false" doc:"Jobs with the same arguments."`
 	ByPeriod Duration `yaml:"by_period" min:"1s" max:"365d" doc:"Jobs that are due within the same period of this length. Default: jobs due at any time."`

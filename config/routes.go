@@ -16,7 +16,7 @@ type Route struct {
 	Targets    []string     `yaml:"to" required:"true" min:"1" single:"true" doc:"Name of a destination. A list is short for one route per destination, named ROUTE-DESTINATION."`
 	Order      string       `yaml:"order" enum:"group|global|none" default:"group" doc:"Order that is kept: within each group, of all messages, or none. With layout {layouts in global order} the default is global."`
 	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end, an RFC 3339 time or, with layout watermill, offsets: after the messages acknowledged by the source's consumer_group (docs/migrate/watermill.md). Ignored once the route has a cursor."`
-	Poll       *Pace        `yaml:"poll" doc:"Poll interval of this route, if longer than that of its source. For append-only tables only. Default: each poll of the source."`
+	Poll       *RoutePoll   `yaml:"poll" doc:"Poll interval of this route, if longer than that of its source. For append-only tables only. Default: each poll of the source."`
 	Progress   *Progress    `yaml:"progress" doc:"With a source of layout {layouts with progress}: the row in its progress_table that shows the route's progress, and by which SQL can pause, resume, reset and move it. See docs/crablet.md."`
 	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes; with order: global it has one, and the default is 4096."`
 	Middleware []Middleware `yaml:"middleware" doc:"Middleware around the delivery, outermost first; {add: [...]} adds to the default. Default: poison, retry, timeout. With a named layout, retry and poison without keys are those of the original (docs/layouts.md)."`
@@ -94,7 +94,7 @@ func (r *Route) check(c *form.Checker, at form.Location) {
 	}
 }
 
-// checkTargets looks for repetitions and for names that the list would make too long.
+// checkTargets refuses repetitions, and names that the list would make too long.
 func (r *Route) checkTargets(c *form.Checker, at form.Location) {
 	seen := map[string]bool{}
 	for i, to := range r.Targets {
@@ -181,7 +181,7 @@ func (*Start) Spelling() form.Spelling {
 	}
 }
 
-// String writes the place as it is read.
+// String writes the position as it is read.
 func (s Start) String() string {
 	if s.Kind == "time" {
 		return s.Time.Format(time.RFC3339Nano)

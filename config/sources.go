@@ -10,7 +10,7 @@ type Source interface {
 	traits() traits
 }
 
-// traits are what the checks of routes and of the state need to know of a source.
+// traits are the properties of a source that the checks of routes and of the state need.
 type traits struct {
 	log      bool   // an append-only table, which any number of routes may read, each from its own position
 	oneRoute bool   // messages have one verdict each, so one route at most reads them

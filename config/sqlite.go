@@ -97,7 +97,7 @@ func (s *SQLite) dropDefaults() {
 	}
 }
 
-// checkLayout looks at what describes a table that is not of the own layout.
+// checkLayout checks the keys that describe a table of another layout.
 func (s *SQLite) checkLayout(c *form.Checker, at form.Location) {
 	if s.Layout != own && !at.Has("table") {
 		s.Table = "" // the default is the own table's

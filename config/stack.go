@@ -32,8 +32,8 @@ func has(stack []Middleware, kind string) bool {
 	return slices.ContainsFunc(stack, func(m Middleware) bool { return m != nil && m.Kind() == kind })
 }
 
-// layerPlace is where a route's file says something of a layer; listed is false if it does not.
-func layerPlace(route form.Location, kind string) (at form.Location, listed bool) {
+// layerLocation is the location of a layer in a route's list; listed is false if the list does not have it.
+func layerLocation(route form.Location, kind string) (at form.Location, listed bool) {
 	list := route.Child("middleware")
 	if list.IsMapping() {
 		list = list.Child(form.AddKey)
@@ -46,13 +46,13 @@ func layerPlace(route form.Location, kind string) (at form.Location, listed bool
 	return list, false
 }
 
-// bare reports whether a route's file says nothing of a layer but its name.
+// bare reports whether a route's file has nothing of a layer but its name.
 func bare(route form.Location, kind string) bool {
-	at, listed := layerPlace(route, kind)
+	at, listed := layerLocation(route, kind)
 	return !listed || len(at.Child(kind).Keys()) == 0
 }
 
-// layersAsPreset gives layers of which the file says nothing but their names the values of the preset of the route's source.
+// layersAsPreset gives layers that the file only names the values of the preset of the route's source.
 func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
 	table, ok := tableOf(cfg.Sources[r.From])
 	var preset *layout.Preset
@@ -68,7 +68,7 @@ func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
 	if d.Linear {
 		retry.Growth = linear
 	}
-	if d.NextPoll { // a poll that is more frequent than the original's must not hurry
+	if d.NextPoll { // a poll that is more frequent than the preset's must not shorten the pause
 		pause := max(Duration(d.Base)-table.Poll.Min, Duration(time.Millisecond))
 		retry.Base, retry.Max = pause, pause
 	}
@@ -77,7 +77,7 @@ func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
 		case *Retry:
 			if bare(at, "retry") {
 				*of = retry
-			} else if item, _ := layerPlace(at, "retry"); !item.Child("retry").Has("attempts") && d.Attempts != of.Attempts {
+			} else if item, _ := layerLocation(at, "retry"); !item.Child("retry").Has("attempts") && d.Attempts != of.Attempts {
 				c.Note(item.Child("retry").Key(), "%d attempts are made; without keys retry has the %d of layout %s", of.Attempts, d.Attempts, preset.Name).
 					Fix("add attempts: %d", d.Attempts)
 			}
@@ -97,7 +97,7 @@ func (cfg *Config) layersAsPreset(c *form.Checker, at form.Location, r *Route) {
 	leftOut(c, at, r, lost)
 }
 
-// leftOut says what of the default stack a list leaves out, and warns where something of the layout is lost by that.
+// leftOut reports which layers of the default stack a list leaves out; lost has what of the layout is lost by that.
 func leftOut(c *form.Checker, at form.Location, r *Route, lost map[string]string) {
 	var names []string
 	report, why := c.Note, ""

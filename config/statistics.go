@@ -6,7 +6,7 @@ import (
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
-// Statistics says how often the log sums up what the whole process has delivered.
+// Statistics is the interval of the log lines that sum up all deliveries of the process.
 type Statistics struct {
 	Every Duration `yaml:"every" min:"0s" max:"24h" doc:"Interval of log lines that sum up the deliveries of this process over all routes; a line is written only if there were any. 0s: none. Default: with a source of layout {layouts with statistics} that of the original, otherwise none."`
 	Level string   `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Level of the lines."`
@@ -21,7 +21,7 @@ type StatisticsTo struct {
 // Kind is "statistics".
 func (*StatisticsTo) Kind() string { return "statistics" }
 
-// statisticsAsPreset has the log sum up as the originals of the sources' layouts do.
+// statisticsAsPreset takes the interval from the presets of the sources' layouts.
 func (cfg *Config) statisticsAsPreset(at form.Location) {
 	if at.Has("every") {
 		return

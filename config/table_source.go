@@ -58,7 +58,7 @@ func withoutPoll(src tabled) Source {
 	return rest
 }
 
-// DeadAttempts is how many attempts a dead row of a source had whose column for attempts says so many.
+// DeadAttempts is the number of attempts of a dead row, by its column for attempts.
 func DeadAttempts(src Source, column int) int {
 	if t, ok := tableOf(src); ok {
 		if preset := t.Preset(); preset != nil && preset.Queue != nil && preset.Queue.DeadKeepsRetries {
@@ -77,7 +77,7 @@ func (t *TableSource) Queued() bool {
 	return t.Layout == custom && t.Queue != nil
 }
 
-// checkQueue looks at what belongs to queue tables.
+// checkQueue checks the keys that depend on whether the tables are queues.
 func (t *TableSource) checkQueue(c *form.Checker, at form.Location) {
 	preset := t.Preset()
 	if preset == nil || !severalTables(preset) {
@@ -121,7 +121,7 @@ func (t *TableSource) checkQueue(c *form.Checker, at form.Location) {
 	}
 }
 
-// checkTables looks at the names of a preset's tables.
+// checkTables checks the names of a preset's tables.
 func (t *TableSource) checkTables(c *form.Checker, at form.Location, preset *layout.Preset) {
 	tables := preset.Queue.Tables
 	if !severalTables(preset) {

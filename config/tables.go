@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
-// Column says where a table keeps something: the name of a column, exactly as
+// Column is the name of a column, exactly as
 // the database has it, or "=text" for the same text in every row.
 type Column string
 
@@ -61,7 +61,7 @@ type MetadataKeys struct {
 	Tenant        string `yaml:"tenant" doc:"Key of the tenant. Without it: outrider_tenant."`
 }
 
-// checkLayout looks at what describes a table that is not of the own layout.
+// checkLayout checks the keys that describe a table of another layout.
 func (p *Postgres) checkLayout(c *form.Checker, at form.Location) {
 	if p.Layout != own && !at.Has("table") {
 		p.Table = "" // the default is the own table's
@@ -95,7 +95,7 @@ func (p *Postgres) checkLayout(c *form.Checker, at form.Location) {
 			c.Add(at.Child("table"), "a custom layout needs the name of its table").Fix("add table: NAME")
 		}
 		if at.Has("queue") {
-			return // checkQueue looks at it
+			return // see checkQueue
 		}
 		p.checkColumns(c, at)
 	}
@@ -117,7 +117,7 @@ func (p *Postgres) checkStock(c *form.Checker, at form.Location) {
 	}
 }
 
-// checkLog looks at what names the table of a preset that is append-only.
+// checkLog checks the keys that name the table of an append-only preset.
 func (p *Postgres) checkLog(c *form.Checker, at form.Location, preset *layout.Preset) {
 	switch {
 	case !hasTopic(preset):
@@ -136,7 +136,7 @@ func onlyIn(c *form.Checker, at form.Location, layout, key string) {
 	if !at.Has(key) {
 		return
 	}
-	c.Retract(at.Child(key)) // what is wrong inside does not matter then
+	c.Retract(at.Child(key)) // a key that must not be there has one error
 	err := c.Add(at.Child(key).Key(), "has an effect with %s only", layout)
 	if near := meanings[key]; len(near) > 0 && !at.Has(near[0]) && slices.Contains(form.KeysOf(reflect.TypeFor[Postgres]()), near[0]) {
 		err.Fix("did you mean %s? Otherwise remove the key, or set %s", near[0], layout)
@@ -164,8 +164,7 @@ func (p *Postgres) checkColumns(c *form.Checker, at form.Location) {
 	}
 }
 
-// columns looks at a mapping of columns such as the example; required says what to do about those
-// that are missing.
+// columns checks a mapping of columns such as the example; required has a hint for each that must be given.
 func columns(c *form.Checker, at form.Location, example string, required map[string]string) {
 	columns := at.Child("columns")
 	if !readable(columns) {

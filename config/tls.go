@@ -36,10 +36,10 @@ func (t *TLS) on(byDefault bool) bool {
 	return byDefault || t.detailed()
 }
 
-// given reports whether the section says anything.
+// given reports whether a key of the section is given.
 func (t *TLS) given() bool { return t.Enabled != nil || t.detailed() }
 
-// detailed reports whether a key beside enabled is given.
+// detailed reports whether a key other than enabled is given.
 func (t *TLS) detailed() bool {
 	return t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "" || t.InsecureSkipVerify
 }
@@ -81,8 +81,7 @@ var modes = map[string]string{
 // parameters of a PostgreSQL URL that the section tls replaces.
 var sslParameters = []string{"sslmode", "sslrootcert", "sslcert", "sslkey"}
 
-// postgresTLS looks at how the connections of a PostgreSQL URL are secured: at
-// is the mapping that holds url and tls.
+// postgresTLS checks the encryption of a PostgreSQL URL; at is the mapping with url and tls.
 func postgresTLS(c *form.Checker, at form.Location, u SecretURL, t *TLS) {
 	parsed, err := url.Parse(u.Reveal())
 	if err != nil || u.IsZero() {
@@ -115,7 +114,7 @@ func postgresTLS(c *form.Checker, at form.Location, u SecretURL, t *TLS) {
 	}
 }
 
-// httpTLS looks at how requests to a URL are secured; secret reports whether they
+// httpTLS checks the encryption of requests to a URL; secret reports whether they
 // carry a token or headers.
 func httpTLS(c *form.Checker, at form.Location, u *url.URL, t *TLS, secret bool) {
 	switch {
@@ -134,7 +133,7 @@ func httpTLS(c *form.Checker, at form.Location, u *url.URL, t *TLS, secret bool)
 	}
 }
 
-// networks refuses what is no network.
+// networks refuses texts that are not networks.
 func networks(c *form.Checker, at form.Location, list []string) {
 	for i, text := range list {
 		if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
@@ -143,7 +142,7 @@ func networks(c *form.Checker, at form.Location, list []string) {
 	}
 }
 
-// reachable refuses a literal address that a relay would refuse to send to. Names are looked at when they are resolved.
+// reachable refuses a literal address that a relay would refuse to send to. Names are checked when they are resolved.
 func reachable(c *form.Checker, at form.Location, u *url.URL, g guard.Guard, allowed, denied []string) {
 	for _, list := range []struct {
 		texts []string

@@ -68,7 +68,7 @@ func (w *Webhook) check(c *form.Checker, at form.Location) {
 	}
 }
 
-// checkURL refuses also what could never be dialled. Names are looked at when
+// checkURL also refuses addresses that the guard would never dial. Names are checked when
 // they are resolved.
 func (w *Webhook) checkURL(c *form.Checker, parent, at form.Location) {
 	u := checkURL(c, at, w.URL)
@@ -122,8 +122,8 @@ func (w *Webhook) checkSecrets(c *form.Checker, at form.Location) {
 	}
 }
 
-// signingProblem says what is wrong with a secret, as package adapters/webhook
-// sees it; nothing of the secret is in it.
+// signingProblem is the problem of a secret, by the rules of package adapters/webhook;
+// nothing of the secret is in it.
 func signingProblem(text string) string {
 	const minSecret, maxSecret = 24, 64
 	prefix, encoded, _ := strings.Cut(text, "_")
@@ -151,7 +151,7 @@ func signingProblem(text string) string {
 var webhookRetry = Retry{Attempts: 20, Base: Duration(5 * time.Second), Max: Duration(12 * time.Hour), Jitter: 0.5, Growth: exponential}
 
 // retryAsWebhook gives a route whose destinations are all webhooks the retry that
-// suits them, unless the file says anything of its retry.
+// suits them, unless the file has keys of its retry.
 func (cfg *Config) retryAsWebhook(at form.Location, r *Route) {
 	for _, to := range r.Targets {
 		if d, ok := cfg.Destinations[to].(*Webhook); !ok || d == nil {

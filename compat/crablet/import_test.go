@@ -81,7 +81,7 @@ func TestEveryKeyAndDefault(t *testing.T) {
 	for line, holds := range map[string]func(r result) bool{
 		"": func(r result) bool {
 			return r.src.Layout == "crablet" && r.src.Leader && r.src.LeaderLock == 4856221667890123456 && r.src.Table == "events" && r.src.Progress == "outbox_topic_progress" &&
-				*r.route.Poll == config.Pace{Min: msec(1000), After: 3, Factor: 2, Max: msec(60_000)} && r.retry.Attempts == 3 && r.retry.Base == msec(1000) && r.retry.Max == msec(1000) &&
+				*r.route.Poll == config.RoutePoll{Min: msec(1000), After: 3, Factor: 2, Max: msec(60_000)} && r.retry.Attempts == 3 && r.retry.Base == msec(1000) && r.retry.Max == msec(1000) &&
 				r.route.Middleware[0].(*config.Poison).Then == "hold" && r.route.Order == "global" && *r.route.Progress == config.Progress{Topic: "T", Publisher: "LogPublisher"} &&
 				r.cfg.Statistics == config.Statistics{Every: msec(30_000), Level: "info"} && len(r.route.Match.Tags.All) == 0 && r.route.Name == "t-logpublisher"
 		},

@@ -110,7 +110,7 @@ func (b *Builder) Build(ctx context.Context) (*Parts, error) {
 
 func (b *Builder) buildRoute(ctx context.Context, p *Parts, r config.Route) (router.Route, error) {
 	out := router.Route{Name: r.Name, Match: Matcher(r.Match), Order: adapters.OrderMode(r.Order), Window: r.Window, Start: Start(r.Start),
-		Pace: paceOf(r.Poll), Progress: r.Progress != nil}
+		Pace: routePollOf(r.Poll), Progress: r.Progress != nil}
 	f, fresh, err := b.openFeed(ctx, p, r.From)
 	if err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
@@ -174,8 +174,8 @@ func Matcher(m config.Match) func(*adapters.Row) bool {
 	}
 }
 
-// paceOf is how often a route looks for messages; the zero value: at each poll of its source.
-func paceOf(p *config.Pace) router.Poll {
+// routePollOf is how often a route looks for messages; the zero value: at each poll of its source.
+func routePollOf(p *config.RoutePoll) router.Poll {
 	if p == nil {
 		return router.Poll{}
 	}

@@ -18,7 +18,7 @@ type Checker struct {
 	env    func(string) (string, bool)
 	tokens map[int][]*token.Token  // by line, in order; nil when there is no syntax tree
 	shown  map[*token.Token]bool   // what excerpts may show
-	masks  map[*token.Token]string // what excerpts show in place of the rest; without an entry ***
+	masks  map[*token.Token]string // what excerpts show instead of the rest; otherwise ***
 
 	exposed bool      // every user of the machine can read the file
 	literal *Location // the first secret that the file itself holds
@@ -75,15 +75,15 @@ func (c *Checker) Note(at Location, format string, args ...any) *Error {
 func (c *Checker) finding(at Location, format string, args ...any) *Error {
 	n := at.node
 	if !at.found && at.name != nil {
-		n = at.name // a missing key: its mapping's own name says more than a brace
+		n = at.name // a missing key: the name of its mapping is clearer than a brace
 	}
 	e := c.at(n.line, n.col, fmt.Sprintf(format, args...))
 	e.Path = at.path
 	return e
 }
 
-// at makes an error whose position is inside the file, whatever the YAML
-// library says.
+// at makes an error whose position is inside the file, which those of the YAML
+// library may not be.
 func (c *Checker) at(line, col int, message string) *Error {
 	line = min(max(line, 1), len(c.lines))
 	col = min(max(col, 1), len([]rune(c.lines[line-1]))+1)

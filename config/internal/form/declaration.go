@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Declaration says what a configuration may hold: the structs below Root, whose tags declare the keys.
+// Declaration has everything that a configuration may hold: the structs below Root, whose tags declare the keys.
 type Declaration struct {
 	Root       reflect.Type
 	Registries []*Registry

@@ -46,15 +46,15 @@ func (c *Checker) unknownKeys(at Location, keys []string) {
 			c.show(e.key)
 			continue
 		}
-		place, near := at.Child(e.key.text).Key(), c.NearestKey(e.key.text, keys)
+		where, near := at.Child(e.key.text).Key(), c.NearestKey(e.key.text, keys)
 		name := masked
 		if plainKey.MatchString(e.key.text) {
 			c.show(e.key)
 			name = e.key.text
 		} else {
-			place.path = at.path // it may be a secret in the wrong place
+			where.path = at.path // it may be a secret in the wrong place
 		}
-		err := c.Add(place, "unknown key %s", name)
+		err := c.Add(where, "unknown key %s", name)
 		if near != "" {
 			err.Fix("did you mean %s?", near)
 		} else {
@@ -72,7 +72,7 @@ func keyText(key *node) string {
 }
 
 // fieldValue fills one field from its key, or its key's _file form. keys are all
-// that the place knows.
+// of the mapping.
 func (c *Checker) fieldValue(v reflect.Value, f Field, at Location, keys []string) {
 	direct, file := at.node.get(f.Name), (*entry)(nil)
 	if f.Secret() {
@@ -106,7 +106,7 @@ func firstSentence(doc string) string {
 	return strings.TrimSuffix(first, ".")
 }
 
-// isAbsent reports whether a key without a value stands for "not given": so it
+// isAbsent reports whether a key without a value means "not given", as it
 // does for a section whose content is commented out.
 func isAbsent(n *node, t reflect.Type) bool {
 	if n.kind != nullNode || n.bad {

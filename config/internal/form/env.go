@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// variableName is what may stand in ${...}.
+// variableName matches the names in ${...}.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // shield is where characters inside of ${...} are moved while YAML is parsed:
@@ -89,7 +89,7 @@ func (c *Checker) expand(n *node, path string) {
 	n.text = b.String()
 }
 
-// variable looks up NAME or NAME:-DEFAULT; the default also stands in for an
+// variable looks up NAME or NAME:-DEFAULT; the default also replaces an
 // empty variable.
 func (c *Checker) variable(n *node, path, text string) string {
 	n.fromEnv = true

@@ -10,7 +10,7 @@ import (
 )
 
 // excerpt is a source line with a caret below one of its columns. It shows what
-// has been decoded into fields that are not secret, and the marks of YAML; all
+// has been decoded into fields that are not secret, and the punctuation of YAML; all
 // else is masked, because under a misspelt key anything may be a secret.
 func (c *Checker) excerpt(line, col int) string {
 	text, col := c.maskLine(line, col)
@@ -40,7 +40,7 @@ func (c *Checker) maskLine(line, col int) (string, int) {
 			m.copy(source[:start], isBlank(source[:start]), 0, masked)
 		}
 		isKey := i+1 < len(c.tokens[line]) && c.tokens[line][i+1].Type == token.MappingValueType
-		m.copy(source[start:end], c.shown[t] || isMark(t.Type) || isKey && c.vocabulary()[t.Value], start, cmp.Or(c.masks[t], masked))
+		m.copy(source[start:end], c.shown[t] || isPunctuation(t.Type) || isKey && c.vocabulary()[t.Value], start, cmp.Or(c.masks[t], masked))
 		at = end
 	}
 	if len(c.tokens[line]) == 0 {
@@ -77,8 +77,8 @@ func (m *masker) copy(part []rune, show bool, offset int, mask string) {
 	m.length += runes(text)
 }
 
-// isMark reports whether a token is punctuation.
-func isMark(t token.Type) bool {
+// isPunctuation reports whether a token is punctuation.
+func isPunctuation(t token.Type) bool {
 	switch t {
 	case token.MappingStartType, token.MappingEndType, token.SequenceStartType, token.SequenceEndType,
 		token.CollectEntryType, token.MappingValueType, token.SequenceEntryType, token.MappingKeyType,
@@ -89,7 +89,7 @@ func isMark(t token.Type) bool {
 	return false
 }
 
-// word is what is masked in a line that cannot be parsed.
+// word matches what is masked in a line that cannot be parsed.
 var word = regexp.MustCompile(`[^\s\[\]{},:"'#-]+(?:-[^\s\[\]{},:"'#-]+)*`)
 
 // maskWords shows punctuation and words of our own vocabulary only: in a line

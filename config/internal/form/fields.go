@@ -41,7 +41,7 @@ func (f Field) of(v reflect.Value) reflect.Value { return v.FieldByIndex(f.index
 var fieldCache sync.Map
 
 // Key is the type of a blank field of a struct that inlines another one: it gives the struct a key of the inlined
-// struct, at this place of the order. Its tags go before those of the inlined field.
+// struct, at this position of the order. Its tags go before those of the inlined field.
 type Key struct{}
 
 // fields reads the tags of a struct type.
@@ -73,7 +73,7 @@ func fields(t reflect.Type) []Field {
 	return out
 }
 
-// read takes what a tag says of the field.
+// read takes the properties of the field that a tag has.
 func (f *Field) read(tag reflect.StructTag) {
 	for key, text := range map[string]*string{"doc": &f.Doc, "enum": &f.enum, "min": &f.Min, "max": &f.Max, "default": &f.Default} {
 		if given, ok := tag.Lookup(key); ok {

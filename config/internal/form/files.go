@@ -162,7 +162,7 @@ func (c *Checker) WarnReadable(at Location, path string) {
 	}
 }
 
-// open reports whether users beside the owner and the group may read a file.
+// open reports whether users other than the owner and the group may read a file.
 func open(info fs.FileInfo) bool { return runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 }
 
 // cause leaves the path out of an error: it may have come from a variable.

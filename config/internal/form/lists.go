@@ -100,7 +100,7 @@ func (c *Checker) middlewareOptions(v reflect.Value, at Location) {
 	}
 }
 
-// describe says what a list item is, when it is not what it should be.
+// describe names a list item that is not as it should be.
 func describe(n *node) string {
 	if n.kind == mappingNode {
 		return fmt.Sprintf("a mapping with %d keys", len(n.entries))

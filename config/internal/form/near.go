@@ -26,7 +26,7 @@ func (d *Declaration) NearestKey(name string, keys []string) string {
 	return Nearest(name, keys)
 }
 
-// meant reports whether a key that is unknown at a place most likely means one that
+// meant reports whether an unknown key of a mapping most likely means one that
 // is missing there. It is reported once, with that one in its hint.
 func (d *Declaration) meant(at Location, key string, keys []string) bool {
 	return slices.ContainsFunc(at.node.entries, func(e entry) bool {

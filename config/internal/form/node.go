@@ -43,7 +43,7 @@ type node struct {
 // entry is a key of a mapping with its value.
 type entry struct{ key, value *node }
 
-// fewEntries are looked through for a key.
+// fewEntries are searched for a key without an index.
 const fewEntries = 8
 
 // add adds an entry to a mapping.

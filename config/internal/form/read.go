@@ -92,12 +92,12 @@ func (c *Checker) syntax(line, col int, message string) {
 }
 
 // tooDeep returns the token at which nesting passes the limit: of braces and
-// brackets, or of marks that each open a level on one line.
+// brackets, or of characters that each open a level on one line.
 func tooDeep(tokens token.Tokens) *token.Token {
-	flow, marks, line := 0, 0, 0
+	flow, opened, line := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
-			line, marks = t.Position.Line, 0
+			line, opened = t.Position.Line, 0
 		}
 		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
@@ -105,11 +105,11 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		case token.MappingEndType, token.SequenceEndType:
 			flow--
 		case token.CollectEntryType:
-			marks = 0
+			opened = 0
 		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
-			marks++
+			opened++
 		}
-		if flow > maxDepth || marks > maxDepth {
+		if flow > maxDepth || opened > maxDepth {
 			return t
 		}
 	}

@@ -118,7 +118,7 @@ func (r *reader) mapKey(n ast.MapKeyNode, path string) *node {
 	return nil
 }
 
-// alias follows a name to the node that it stands for, so that errors inside
+// alias follows a name to its node, so that errors inside
 // point at where the text is.
 func (r *reader) alias(n *ast.AliasNode, path string) *node {
 	if target, ok := r.anchors[n.Value.GetToken().Value]; ok {
@@ -127,7 +127,7 @@ func (r *reader) alias(n *ast.AliasNode, path string) *node {
 	return r.refuse(n.Start, path, "no anchor of this name comes before", "quote values that begin with *: \"*\"")
 }
 
-// refuse reports what is YAML but not wanted.
+// refuse reports YAML that a configuration cannot have.
 func (r *reader) refuse(tok *token.Token, path, message, hint string) *node {
 	out := newNode(nullNode, tok)
 	out.bad = true

@@ -38,8 +38,7 @@ func (r *redacter) structure(v reflect.Value, depth int) {
 	}
 }
 
-// value writes one key with its value; nothing for what is empty and says
-// nothing.
+// value writes one key with its value, unless it is empty.
 func (r *redacter) value(key string, v reflect.Value, depth int) {
 	if text, ok := scalarText(v); ok {
 		if text != "" {

@@ -15,7 +15,7 @@ import (
 // Scalar is a value that is written as one text. Its methods have pointer
 // receivers.
 type Scalar interface {
-	// Parse sets the value. The error says what was expected and quotes
+	// Parse sets the value. The error names what was expected and quotes
 	// nothing of the text, which may be a secret under a wrong key.
 	Parse(text string) error
 	// Spelling describes the text for people and for the schema.

@@ -15,8 +15,8 @@ type object = map[string]any
 const variable = `\$\{[^}]+\}|\$\$`
 
 // Schema returns the JSON Schema (draft 2020-12) of the configuration file, for
-// editors. It says what a schema can say: references between names, the order
-// of middleware and the like are checked when a file is loaded.
+// editors. References between names, the order
+// of middleware and the like are beyond a schema.
 func (d *Declaration) Schema(title string) []byte {
 	s := schemaMaker{d, object{"variable": object{"type": "string", "pattern": variable}}}
 	root := s.structure(d.Root, "")

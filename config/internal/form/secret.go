@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// masked stands where a secret would be.
+// masked replaces a secret.
 const masked = "***"
 
 // Secret is a text that no way of printing shows. The zero value is "not set".
@@ -77,7 +77,7 @@ func (s SecretURL) Reveal() string { return s.secret.Reveal() }
 // IsZero reports whether the URL is not set.
 func (s SecretURL) IsZero() bool { return s.secret.IsZero() }
 
-// Scheme is what stands before ://, in lower case; empty for a path.
+// Scheme is the part before ://, in lower case; empty for a path.
 func (s SecretURL) Scheme() string {
 	scheme, _, ok := strings.Cut(s.Reveal(), "://")
 	if !ok {

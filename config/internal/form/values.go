@@ -169,7 +169,7 @@ func basicKind(v reflect.Value) nodeKind {
 	return numberNode
 }
 
-// wantText is what a number or boolean must be, for messages.
+// wantText names a number or boolean for messages.
 func wantText(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Bool:
