@@ -77,7 +77,7 @@ func TestEffectsOfResults(t *testing.T) {
 		"delivered":             {marking(), adapters.ClaimResult{Outcome: outbox.OutcomeDelivered, Attempts: 2}, Effect{Change: Done, Attempts: 2}},
 		"skipped":               {marking(), adapters.ClaimResult{Outcome: outbox.OutcomeSkipped}, Effect{Change: Done}},
 		"tried again":           {marking(), adapters.ClaimResult{Outcome: outbox.OutcomeRetry, Attempts: 1, Error: "no", At: at}, Effect{Change: Retry, Attempts: 1, Error: "no", Due: at}},
-		"dead":                  {marking(), adapters.ClaimResult{Outcome: outbox.OutcomeDead, Attempts: 3, Error: "no"}, Effect{Change: DeadLetter, Status: marking().Statuses.Dead, Attempts: 3, Error: "no"}},
+		"dead":                  {&counts, adapters.ClaimResult{Outcome: outbox.OutcomeDead, Attempts: 3, Error: "no"}, Effect{Change: DeadLetter, Status: marking().Statuses.Dead, Attempts: 3, Error: "no"}},
 		"dead by its cause":     {&keeps, adapters.ClaimResult{Outcome: outbox.OutcomeDead, Attempts: 3, Cause: "timeout"}, Effect{Change: DeadLetter, Status: "expired", Attempts: 2}},
 		"released":              {marking(), adapters.ClaimResult{Outcome: outbox.OutcomeReleased, Attempts: -1}, Effect{Change: Release}},
 		"left as it is":         {claimless, adapters.ClaimResult{Outcome: outbox.OutcomeReleased}, Effect{Change: Leave}},
