@@ -11,7 +11,7 @@ type region struct {
 	customers []string
 }
 
-// regions are where the shop's customers are. Each customer has several
+// regions are the regions of the shop's customers. Each customer has several
 // accounts; an account is a group, whose orders must arrive in order.
 var regions = []region{
 	{"north", []string{"heron", "kite", "osprey"}},
@@ -19,7 +19,7 @@ var regions = []region{
 	{"west", []string{"avocet", "curlew", "plover"}},
 }
 
-// accountsPerCustomer is how many groups a customer has.
+// accountsPerCustomer is the number of groups of a customer.
 const accountsPerCustomer = 5
 
 // Who fails: one customer's endpoint, and later the receiver of a whole region.
@@ -75,6 +75,6 @@ destinations:
 	return b.String()
 }
 
-// window is so small that half of it fills within a few seconds when a receiver
-// takes nothing: then waiting groups are parked, which is worth seeing.
+// window is small, so that half of it fills within a few seconds when a receiver
+// accepts nothing: then waiting groups are parked, which the demo shows.
 func window(rate float64) int { return int(min(max(rate/6, 32), 16384)) }

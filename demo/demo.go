@@ -14,20 +14,20 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// Options says how the demo runs.
+// Options are the options of a demo.
 type Options struct {
 	For  time.Duration // how long the shop is open; 0: until the context ends
 	Rate float64       // orders per second; 0: DefaultRate
 
-	Out    io.Writer    // takes what is shown while the demo runs
+	Out    io.Writer    // for the output while the demo runs
 	Live   bool         // Out is a terminal: redraw a table in place
 	Logger *slog.Logger // of the relay
 }
 
-// DefaultRate is how many orders a second the shop takes.
+// DefaultRate is the number of orders per second.
 const DefaultRate = 200
 
-// finishLimit bounds the wait for the last deliveries after the shop closed.
+// finishLimit limits the wait for the last deliveries after the shop closed.
 const finishLimit = 30 * time.Second
 
 // demo is a running demo.
@@ -43,7 +43,7 @@ type demo struct {
 
 // Run runs the demo until its time is over or ctx ends, waits until everything
 // that the shop committed has arrived (30 seconds at most), stops the relay and
-// returns the receivers' verdict. An error means that there is no verdict.
+// returns the receivers' tally, or an error if there is none.
 func Run(ctx context.Context, o Options) (tally Tally, err error) {
 	if o.Rate == 0 {
 		o.Rate = DefaultRate
@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (tally Tally, err error) {
 	return d.run(ctx)
 }
 
-// build makes all parts; nothing moves yet.
+// build makes all parts and starts none.
 func (d *demo) build(ctx context.Context, path string) error {
 	ports := map[string]string{}
 	for _, g := range regions {
@@ -143,8 +143,8 @@ func (d *demo) trade(ctx context.Context, relay *task) error {
 	return errors.Join(failed, shop.stop(), trouble.stop())
 }
 
-// finish waits until all orders have arrived, or no longer; what is missing
-// then shows in the tally. Then it stops the relay.
+// finish waits until all orders have arrived, at most for [finishLimit], and stops
+// the relay. The tally shows missing orders.
 func (d *demo) finish(ctx context.Context, relay *task) error {
 	if err := d.trouble.heal(ctx); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (d *demo) finish(ctx context.Context, relay *task) error {
 	return relay.stop()
 }
 
-// close frees what build made, as far as it came.
+// close closes the parts that build has made.
 func (d *demo) close() error {
 	var errs []error
 	for _, r := range d.receivers {

@@ -2,7 +2,7 @@ package demo
 
 import "sync"
 
-// Tally is the receivers' verdict.
+// Tally is the result of a demo, as counted by the receivers.
 type Tally struct {
 	Committed  int `json:"committed"`    // orders that the shop's database holds
 	Delivered  int `json:"delivered"`    // different orders that arrived
@@ -17,7 +17,7 @@ func (t Tally) Clean() bool {
 	return t.Duplicates == 0 && t.OutOfOrder == 0 && t.Lost == 0 && t.Delivered == t.Committed
 }
 
-// Phantoms is how many orders arrived that the shop never committed.
+// Phantoms returns the number of arrived orders that the shop never committed.
 func (t Tally) Phantoms() int { return t.Delivered - (t.Committed - t.Lost) }
 
 // order is a sale of the shop and the payload of its message. The receivers check
@@ -30,8 +30,8 @@ type order struct {
 	Item     string `json:"item"`
 }
 
-// ledger is the receivers' book. They share one, so that an order which arrives
-// in two places counts as a duplicate.
+// ledger records arrivals. The receivers share one, so that an order that arrives at
+// two of them counts as a duplicate.
 type ledger struct {
 	mu         sync.Mutex
 	arrived    map[int64]struct{}
@@ -45,7 +45,7 @@ func newLedger() *ledger {
 	return &ledger{arrived: map[int64]struct{}{}, latest: map[string]int{}, byRegion: map[string]int{}}
 }
 
-// receive enters arrivals of one request, in their order.
+// receive records the orders of one request, in their order.
 func (l *ledger) receive(region string, orders []order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *ledger) deliveredTo(region string) int {
 	return l.byRegion[region]
 }
 
-// tally compares the book with the ids that the shop committed.
+// tally compares the ledger with the ids that the shop committed.
 func (l *ledger) tally(committed []int64) Tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// maxBody bounds what a receiver reads of a request, in bytes.
+// maxBody is the largest body of a request in bytes.
 const maxBody = 16 << 20
 
-// receiver is the HTTP server of a region. It enters what it accepts into the
-// ledger; while it is closed, connections to its address are refused.
+// receiver is the HTTP server of a region. It records accepted orders in the ledger.
+// While it is closed, connections to its address are refused.
 type receiver struct {
 	region  string
 	address string // host:port, the same each time it opens
@@ -63,8 +63,8 @@ func (r *receiver) open(ctx context.Context) error {
 // isOpen reports whether the receiver listens.
 func (r *receiver) isOpen() bool { return r.server != nil }
 
-// close stops listening and lets requests in flight end: a receiver that took
-// an order but did not say so would rightly get it again.
+// close stops listening and lets requests in flight end: an accepted order without a
+// response would be delivered again.
 func (r *receiver) close() error {
 	if !r.isOpen() {
 		return nil

@@ -41,7 +41,7 @@ func newScreen(out io.Writer, live bool) *screen {
 	return &screen{out: out, live: live, begin: time.Now(), last: time.Now(), lastSeen: map[string]int{}}
 }
 
-// introduce says what is going to happen.
+// introduce describes the demo.
 func (s *screen) introduce(length time.Duration, dashboard string) {
 	end := "Ctrl-C ends the demo with a tally."
 	if length > 0 {
@@ -78,16 +78,16 @@ func (d *demo) display(ctx context.Context) error {
 	}
 }
 
-// lines gathers what there is to show: arrivals from the receivers, the rest
-// from the relay's counters.
+// lines collects the lines of the table: arrivals from the receivers, the rest from
+// the relay's counters.
 func (d *demo) lines() []line {
 	passed := time.Since(d.screen.last).Seconds()
 	d.screen.last = time.Now()
 	stats := d.relay.Stats()
 	out := make([]line, 0, len(regions))
 	for _, g := range regions {
-		// Delivered first: what is committed in between would look like less
-		// than nothing to deliver.
+		// Delivered first: otherwise orders committed in between could make the
+		// difference negative.
 		l := line{region: g.name, delivered: d.ledger.deliveredTo(g.name)}
 		l.committed = int(d.shop.byRegion[g.name].Load())
 		l.rate = float64(l.delivered-d.screen.lastSeen[g.name]) / max(passed, 0.001)
@@ -137,7 +137,7 @@ func (s *screen) draw(lines []line, news string) {
 	fmt.Fprint(s.out, b.String())
 }
 
-// conclude says how it went.
+// conclude describes the result.
 func (s *screen) conclude(t Tally, rolledBack int64) {
 	verdict := "Every committed order arrived once and in order."
 	if !t.Clean() {

@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// rollbackOneIn is how many transactions there are to one that is rolled back.
+// rollbackOneIn: one in so many transactions is rolled back.
 const rollbackOneIn = 10
 
 const (
@@ -34,8 +34,8 @@ RETURNING number`
 
 var items = []string{"binoculars", "field guide", "nest box", "ring", "scope", "sunflower seeds"}
 
-// shop is the application: it has a database of its own and knows nothing of
-// the relay but the outbox table.
+// shop is the application. It has its own database, and shares only the outbox table
+// with the relay.
 type shop struct {
 	db         *sql.DB
 	outbox     *outbox.Client
@@ -122,7 +122,7 @@ func (s *shop) write(ctx context.Context, tx *sql.Tx, o order) error {
 	return s.outbox.Publish(ctx, tx, envelope)
 }
 
-// sold is how many orders were committed since the shop opened.
+// sold returns the number of orders committed since the shop opened.
 func (s *shop) sold() int {
 	total := 0
 	for _, n := range s.byRegion {

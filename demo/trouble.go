@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// longestCycle is how long it takes until the same trouble comes again. A demo
-// that is shorter has all of it once.
+// longestCycle is the period after which the trouble repeats. A shorter demo has all
+// of it once.
 const longestCycle = 20 * time.Second
 
-// trouble makes receivers fail and recover, again and again.
+// trouble makes receivers fail and recover repeatedly.
 type trouble struct {
 	cycle     time.Duration
 	receivers map[string]*receiver   // by region
-	now       atomic.Pointer[string] // what is wrong, in words
+	now       atomic.Pointer[string] // the current trouble, in words
 }
 
 // scene is a moment of the cycle at which something changes.

@@ -73,7 +73,7 @@ func WithRelay(opts ...outrider.Option) Option {
 	return func(s *settings) { s.relay = append(s.relay, opts...) }
 }
 
-// WithTimeout sets how long waiting may take. Default: [DefaultTimeout].
+// WithTimeout sets the timeout of waiting. Default: [DefaultTimeout].
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // Start creates an outbox and starts a relay that delivers from it. Without an option messages are recorded and
@@ -98,7 +98,7 @@ func Start(tb testing.TB, opts ...Option) *Kit {
 	k.must("the client", err)
 
 	k.cfg, err = outrider.NewConfig(outrider.Config{
-		// Apart from the test's database, so that the relay's writes meet no transaction of the test.
+		// The state has a file of its own, so that the relay's writes do not wait for transactions of the test.
 		State:        config.State{URL: config.NewSecretURL(filepath.Join(dir, "state.db"))},
 		Sources:      map[string]config.Source{source: &config.SQLite{Path: path, TableSource: config.TableSource{Poll: config.Poll{Max: config.Duration(5 * time.Millisecond)}}}},
 		Destinations: map[string]config.Destination{target: &config.Publisher{Topic: target}},

@@ -15,8 +15,8 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// look is how often conditions are looked at that nothing signals.
-const look = time.Millisecond
+// interval is the interval between checks of conditions that nothing signals.
+const interval = time.Millisecond
 
 // Delivered waits until everything that was committed before the call is delivered, skipped or dead, and returns all that was
 // delivered since [Start], in the order of delivery. It fails the test when that takes too long.
@@ -51,12 +51,12 @@ func (k *Kit) Dead() []adapters.Parked {
 	k.tb.Helper()
 	k.Delivered()
 	op, err := operate.NewOperator(k.tb.Context(), k.cfg)
-	k.must("look at dead messages", err)
-	defer func() { k.must("look at dead messages", op.Close()) }()
+	k.must("read dead messages", err)
+	defer func() { k.must("read dead messages", op.Close()) }()
 	var dead []adapters.Parked
 	k.until(func() (string, bool) { // until they are written down
 		found, err := op.ParkedWhole(k.tb.Context(), adapters.ParkedFilter{Route: Route, Status: adapters.ParkedDead}, math.MaxInt64)
-		k.must("look at dead messages", err)
+		k.must("read dead messages", err)
 		dead = dead[:0]
 		for _, p := range found {
 			dead = append(dead, p.Parked)
@@ -70,7 +70,7 @@ func (k *Kit) Dead() []adapters.Parked {
 	return dead
 }
 
-// concluded is how many messages have come to an end.
+// concluded returns the number of messages that are delivered, skipped or dead.
 func (k *Kit) concluded() (n int64) {
 	for _, s := range k.relay.Stats() {
 		n += s.Delivered + s.Dead
@@ -81,7 +81,7 @@ func (k *Kit) concluded() (n int64) {
 	return n
 }
 
-// until waits for a condition, which says how far it is.
+// until waits for a condition, which also describes its progress.
 func (k *Kit) until(holds func() (progress string, ok bool)) {
 	k.tb.Helper()
 	k.relay.Wake(source)
@@ -93,7 +93,7 @@ func (k *Kit) until(holds func() (progress string, ok bool)) {
 		if ok {
 			return
 		}
-		pause := time.NewTimer(look)
+		pause := time.NewTimer(interval)
 		select {
 		case <-changed:
 		case <-pause.C:
@@ -106,7 +106,7 @@ func (k *Kit) until(holds func() (progress string, ok bool)) {
 	}
 }
 
-// recorder is a destination that remembers what another one has taken.
+// recorder is a destination that records the messages that another one has accepted.
 type recorder struct {
 	adapters.Destination
 
@@ -143,5 +143,5 @@ func (r *recorder) change() <-chan struct{} {
 	return r.changed
 }
 
-// nowhere takes everything.
+// nowhere accepts everything.
 func nowhere() (adapters.Destination, error) { return log.Discard(), nil }

@@ -198,12 +198,12 @@ func quantile(delays []delay, share float64) time.Duration {
 // the time from the lead to the interval and a quantile of its delays.
 func (d DelayTimes) OverTime(share float64, interval time.Duration, point func(since, took time.Duration)) {
 	for rest := d.delays; len(rest) > 0; {
-		slot := (rest[0].at - d.lead) / interval
-		end := slices.IndexFunc(rest, func(m delay) bool { return (m.at-d.lead)/interval != slot })
+		slot := int64((rest[0].at - d.lead) / interval)
+		end := slices.IndexFunc(rest, func(m delay) bool { return int64((m.at-d.lead)/interval) != slot })
 		if end < 0 {
 			end = len(rest)
 		}
-		point(slot*interval, quantile(rest[:end], share))
+		point(time.Duration(slot)*interval, quantile(rest[:end], share))
 		rest = rest[end:]
 	}
 }

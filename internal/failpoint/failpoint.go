@@ -1,10 +1,10 @@
 // Package failpoint lets tests kill the process at a named step between reading
-// a message and writing down what became of it. It is in every build, so that
-// the program which is tested is the one that runs.
+// a message and settling it. It is in every build, so that the tested program is
+// the released one.
 //
 // It does nothing unless the environment variable OUTRIDER_FAILPOINT names a
-// step when the process starts: then the process kills itself with SIGKILL when
-// it comes there, or, with NAME:COUNT, when it comes there for the COUNTth time.
+// step when the process starts: then the process kills itself with SIGKILL at that
+// step, or, with NAME:COUNT, when it is there for the COUNTth time.
 // It is not for injecting errors, and no setting of the configuration reaches it.
 package failpoint
 
@@ -23,7 +23,7 @@ const Env = "OUTRIDER_FAILPOINT"
 // Point is a step at which the process can be killed.
 type Point string
 
-// The steps, in the order in which a message comes through them.
+// The steps, in the order in which a message passes them.
 const (
 	Acquired     Point = "acquired"      // lanes are taken, nothing of them is worked yet
 	Fetched      Point = "fetched"       // rows are read, or claimed from a queue, and in their lanes
@@ -47,12 +47,11 @@ var Points = []Point{
 	Delivered, InDelivery, Committed, Unparking, Release, Released,
 }
 
-// InTransactions are the steps of deliveries that commit with what settles them; others do not come
-// there.
+// InTransactions are further steps of deliveries that commit in the transaction that settles them.
 var InTransactions = []Point{Delivered, InDelivery, Committed}
 
-// Hot is the step between the commit of a message that is to be delivered from memory and its way into the hot queue. Only programs that
-// publish come there.
+// Hot is the step between the commit of a message that is to be delivered from memory and its entry into the hot queue. Only programs that
+// publish have it.
 const Hot Point = "hot"
 
 // The steps of an operation.
@@ -65,7 +64,7 @@ const (
 // operationPoints are those of operations.
 var operationPoints = []Point{OperationStep, OperationPending, OperationChanged}
 
-// failpoint is a step and how often it is passed before the end.
+// failpoint is a step, and the number of passes until the kill.
 type failpoint struct {
 	at   Point
 	left atomic.Int64
@@ -97,7 +96,7 @@ func parse(text string) (*failpoint, error) {
 }
 
 // Armed returns the step at which this process is to be killed, empty for
-// none, and an error when the environment variable has no meaning.
+// none, and an error if the environment variable is invalid.
 func Armed() (Point, error) {
 	if armed == nil {
 		return "", problem
@@ -105,15 +104,14 @@ func Armed() (Point, error) {
 	return armed.at, nil
 }
 
-// Hit is called when the process comes to a step. It does not return when the
-// process is to be killed there.
+// Hit is called at a step. It does not return if the process is to be killed there.
 func Hit(p Point) {
 	if armed != nil && armed.at == p {
 		armed.hit()
 	}
 }
 
-// hit counts down and kills the process at the end.
+// hit counts down and kills the process at 0.
 func (f *failpoint) hit() {
 	if f.left.Add(-1) != 0 {
 		return

@@ -47,7 +47,7 @@ type timed struct {
 	At    int64  `json:"at"` // microseconds since 1970
 }
 
-// delays are how long events were on their way.
+// delays are the latencies of events.
 type delays struct {
 	mu   sync.Mutex
 	list []time.Duration
@@ -113,7 +113,7 @@ VALUES ('Moved', ARRAY['topic=' || $1::text], json_build_object('id', gen_random
 	return nil
 }
 
-// processor is how long the process has used a processor.
+// processor is the processor time of the process.
 func (r *relay) processor() time.Duration {
 	r.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))

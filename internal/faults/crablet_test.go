@@ -187,7 +187,7 @@ routes: {wallets: {from: events, to: wallets, window: 256, match: {tags: {all: [
 	}
 }
 
-// compare reports an event up to last_position that was not delivered, and returns how many events it has looked at.
+// compare reports an event up to last_position that was not delivered, and returns the number of events that it has checked.
 func (s eventStore) compare(r *receiver) int {
 	s.t.Helper()
 	ids := s.covered()

@@ -59,9 +59,9 @@ func newSQLite(t *testing.T, n, groups int) (path string, db *sql.DB) {
 	return path, db
 }
 
-// TestG1_G2_G3_SQLiteDiskIsFull takes the room from the relay's database: it
-// delivers what its windows hold and says what is the matter, and continues when
-// there is room again. Then it is killed in that state.
+// TestG1_G2_G3_SQLiteDiskIsFull fills the disk of the relay's database: the relay
+// delivers the messages in its windows, logs the reason, and continues when there is
+// space again. Then it is killed in that state.
 func TestG1_G2_G3_SQLiteDiskIsFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")

@@ -10,9 +10,9 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// With exclusive: true the broker refuses what a frozen owner was sending when it
-// wakes up. (That nothing of it is ever behind what the new owner sent is for the
-// tests of the adapter, which know who sent what.)
+// With exclusive: true the broker refuses the batch that a frozen owner was sending
+// when it continues. (The tests of the adapter check that none of its records comes
+// after the new owner's.)
 func TestG1_G2_AFrozenOwnerIsShutOutOfKafka(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)

@@ -118,8 +118,7 @@ func (c *catalyst) statuses() string {
 		FROM (SELECT status, retry_count, count(*) AS n FROM `+both+` GROUP BY 1, 2) AS s`)
 }
 
-// config is that of a user who writes nothing but where things are, and what a
-// test adds.
+// config is the minimal configuration of a user, and the additions of a test.
 func (c *catalyst) config(to, source string) string {
 	return fmt.Sprintf(`admin: {listen: off}
 lease: 5s

@@ -29,7 +29,7 @@ const settledEverything = `
 SELECT count(*) = $1 AND bool_and(c.beyond = '{}' AND c.position >= last)
 FROM outrider_cursor c, LATERAL (SELECT coalesce(max(position), 0) AS last FROM outrider_outbox o WHERE o.slot = c.slot) l`
 
-// rewritten counts the cursor rows that were written, as far as the server has heard.
+// rewritten counts the writes of cursor rows in the server's statistics.
 const rewritten = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'outrider_cursor'"
 
 func TestG9_IdleCost(t *testing.T) {

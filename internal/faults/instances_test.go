@@ -21,8 +21,8 @@ const longLease = 5 * time.Minute
 // shortLease is that of instances which are frozen: it has to run out.
 const shortLease = 2 * time.Second
 
-// fleet is several instances with one state store, and what is known of them
-// from outside: who owns which lane, and whether a cursor ever moved back.
+// fleet is several instances with one state store. It observes from outside which
+// instance owns a lane, and whether a cursor ever moved back.
 type fleet struct {
 	*database
 	config  string

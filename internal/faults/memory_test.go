@@ -109,8 +109,8 @@ func bounded(t *testing.T, r *relay, scenario string, to *counted, messages int)
 	}
 }
 
-// Rows that no memory would hold, among others of their groups: they are dead unread, with
-// what is wrong with them, and everything else arrives.
+// Rows that are larger than the memory, among other rows of their groups: they are dead
+// unread, with the reason, and everything else arrives.
 func TestG7_ARowThatIsTooLargeIsNeverLoaded(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)

@@ -47,7 +47,7 @@ func newDocuments(t *testing.T) *documents {
 	return &documents{t: t, url: url, db: db, client: c}
 }
 
-// config is that of a user who keeps the state in a file.
+// config is a configuration with the state in a file.
 func (d *documents) config(to string) string {
 	return d.configWith(d.url, to, fmt.Sprintf("lease: 5s\nstate: {url: %q}\n", filepath.Join(d.t.TempDir(), "state.db")), "claims: {timeout: 1s, recover: 1s}")
 }
@@ -146,7 +146,7 @@ func (d *documents) completed() bool {
 	return d.count(bson.D{{Key: "status", Value: bson.D{{Key: "$ne", Value: "COMPLETED"}}}}) == 0
 }
 
-// asTheOriginalLeavesThem wants of all documents that nothing of our claims has stayed in them, and that no attempt has failed.
+// asTheOriginalLeavesThem expects no traces of our claims in any document, and no failed attempt.
 func (d *documents) asTheOriginalLeavesThem() {
 	d.t.Helper()
 	touched := bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "outriderClaim", Value: bson.D{{Key: "$exists", Value: true}}}}, bson.D{{Key: "retryCount", Value: bson.D{{Key: "$ne", Value: 0}}}},

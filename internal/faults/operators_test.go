@@ -15,7 +15,7 @@ import (
 )
 
 // operators is a run of two relays that are moved, paused, reconfigured and killed
-// while retention removes what it can.
+// while retention removes rows.
 type operators struct {
 	t          *testing.T
 	db         *database

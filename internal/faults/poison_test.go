@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// doomed tells which messages the main receiver refuses: about one in sixteen.
+// doomed reports whether the main receiver refuses a message: about one in sixteen.
 func doomed(id string) bool { return strings.HasPrefix(id, "0") }
 
 // poisoned runs the relay while its poison destination is away, kills it in the

@@ -88,7 +88,7 @@ VALUES (md5($2)::uuid, $1, $3, gen_random_uuid()::text, clock_timestamp(), clock
 	},
 }
 
-// itemsPlatform takes requests of FlowCatalyst's current API, and says so of each item.
+// itemsPlatform accepts requests of FlowCatalyst's current API, with a status for each item.
 func itemsPlatform(t *testing.T) *receiver {
 	t.Helper()
 	return receiveWith(t, func(r *receiver, w http.ResponseWriter, req *http.Request) {
@@ -131,7 +131,7 @@ func newPreset(t *testing.T, o original) *presetTable {
 	return &presetTable{&database{t, url, pool}, o}
 }
 
-// config is that of a user who writes where things are, and what a test adds.
+// config is the minimal configuration of a user, and the additions of a test.
 func (p *presetTable) config(source, destination, route string) string {
 	return fmt.Sprintf(`admin: {listen: off}
 lease: 5s

@@ -51,7 +51,7 @@ func TestG1_G2_InstancesOfAQueueAreKilled(t *testing.T) {
 	}
 }
 
-// longestClaim watches for how long rows stay marked as being processed, until it is asked.
+// longestClaim measures how long rows stay marked as being processed, until stop is called.
 func (c *catalyst) longestClaim() (stop func() time.Duration) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan time.Duration)

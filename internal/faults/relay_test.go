@@ -40,8 +40,8 @@ func program(t *testing.T) string {
 	})
 }
 
-// path returns the path of the program, which construct has written to binary. Besides
-// binary, construct may use what is below dir, which is empty at first.
+// path returns the path of the program, which construct has written to binary. It may
+// also use the folder dir, which is empty at first.
 func (b *build) path(t *testing.T, construct func(dir, binary string) error) string {
 	t.Helper()
 	b.once.Do(func() {

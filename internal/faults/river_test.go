@@ -43,7 +43,7 @@ func (d *database) inserted(sql string) []string {
 	return ids
 }
 
-// compareOnce holds what was inserted against the outbox: once each committed row, and the rows of a group in their order.
+// compareOnce compares the inserted jobs with the outbox: each committed row once, and the rows of a group in order.
 func compareOnce(t *testing.T, db *database, inserted []string) {
 	t.Helper()
 	rows, at := map[string]check.Row{}, map[string]int64{}

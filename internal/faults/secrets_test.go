@@ -58,7 +58,7 @@ func unusedAddress(t *testing.T) string {
 // wherever it has a place for a secret.
 func secretDestinations(t *testing.T, kafka []string) []string {
 	t.Helper()
-	// It tells the client back everything that it knows.
+	// Its response repeats the whole request.
 	echo := receiveWith(t, func(_ *receiver, w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Location", "http://"+req.Host+req.URL.String()+"&again="+url.QueryEscape(canary))
 		status := map[string]int{"/400": 400, "/302": 302, "/401": 401, "/500": 500, "/503": 503}[req.URL.Path]

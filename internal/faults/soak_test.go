@@ -17,7 +17,7 @@ const soakEnv = "OUTRIDER_SOAK"
 // soakPatience is [patience] where scenarios are large.
 const soakPatience = 30 * time.Minute
 
-// soak is how long; 0 in `make test`.
+// soak is the duration of a soak, 0 in `make test`.
 func soak(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv(soakEnv)
@@ -61,7 +61,7 @@ type stopwatch struct{ worst time.Duration }
 // since takes the time since a fault.
 func (s *stopwatch) since(fault time.Time) { s.worst = max(s.worst, time.Since(fault)) }
 
-// tell writes the line of a scenario.
+// tell logs the line of a scenario.
 func tell(t *testing.T, faults string, report check.Report, recovery stopwatch) {
 	t.Helper()
 	line := fmt.Sprintf("%s: %v", faults, report)

@@ -125,7 +125,7 @@ func (s *sharedRig) spread(third *relay) {
 	})
 }
 
-// judge compares what has arrived with what was committed.
+// judge compares the arrived messages with the committed ones.
 func (s *sharedRig) judge() {
 	s.t.Helper()
 	report := check.Compare(s.committed(), s.to.all()...)

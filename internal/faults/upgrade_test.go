@@ -38,8 +38,8 @@ type upgraded struct {
 }
 
 // TestG1_G2_G3_UpgradeOfTheOwnTable kills a relay of the former build, on tables that it
-// has made itself, while messages are parked and others are on their way. One of this
-// build goes on where it was.
+// has made itself, while messages are parked and others are in flight. One of this
+// build continues from there.
 func TestG1_G2_G3_UpgradeOfTheOwnTable(t *testing.T) {
 	t.Parallel()
 	binary := formerProgram(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// watched is a run of two relays that read a log table and FlowCatalyst's queue, with what is known from outside about how long rows waited.
+// watched is a run of two relays that read a log table and FlowCatalyst's queue, with the waiting times of rows as seen from outside.
 type watched struct {
 	*catalyst
 	limit  time.Duration // of the watchdog
@@ -186,7 +186,7 @@ func (w *watched) alarms() (out []alarm) {
 	return out
 }
 
-// passes has the database note when cursors move: then what is below is settled.
+// passes makes the database record when cursors move: rows below them are settled.
 const passes = `
 CREATE TABLE passed (at timestamptz, slot smallint, position bigint);
 CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.passed VALUES (clock_timestamp(), NEW.slot, NEW.position); RETURN NULL; END $$;
@@ -213,7 +213,7 @@ func (w *watched) real(a alarm) bool {
 	return a.at.Sub(begin) >= w.limit && (!arrived || !passed) // another row may have passed one that was committed late
 }
 
-// longest is how long a row of the log table waited between its commit, or the begin of its transaction, and its first arrival.
+// longest is how long a row of the log table waited between its commit, or the beginning of its transaction, and its first arrival.
 func (w *watched) longest() (worst time.Duration) {
 	w.t.Helper()
 	rows, err := w.pool.Query(w.t.Context(), `SELECT id, created_at FROM outrider_outbox WHERE message_group <> 'late'`)

@@ -35,7 +35,7 @@ type hooks struct {
 	failed  int
 }
 
-// enter notes a request of a group. It tells how many of the group there are.
+// enter records a request of a group, and returns the group's number of requests.
 func (h *hooks) enter(group string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -76,8 +76,8 @@ func TestG1_G2_G3_ExactlyOneJobOfARowOfYantra(t *testing.T) {
 	}
 }
 
-// TestG2_YantraBacksOffOverAKill: a row that failed waits for its next attempt, with what is behind it in its group, also when the process
-// was killed in between; others go.
+// TestG2_YantraBacksOffOverAKill: a failed row waits for its next attempt, with the later rows of its group, also if the process was killed
+// in between; other groups continue.
 func TestG2_YantraBacksOffOverAKill(t *testing.T) {
 	t.Parallel()
 	y := newYantra(t, "NEW.args->>'id' = 'bad-0'", "{attempts: 1000, base: 1h, max: 1h, jitter: 0}")

@@ -20,9 +20,9 @@ type Guard struct {
 	NoMetadata bool
 }
 
-// special are the networks that no public receiver can be in, or from which a
-// gateway leads back to such a network (the IANA registries of special-purpose
-// addresses). The first that holds an address names it.
+// special are the networks without public receivers, and those whose gateways lead
+// to such a network (the IANA registries of special-purpose addresses). The first
+// one that contains an address names it.
 var special = func() []network {
 	var out []network
 	for _, n := range []struct{ name, prefixes string }{
@@ -76,8 +76,8 @@ func (g Guard) Control(_, address string, _ syscall.RawConn) error {
 	return g.Check(to.Addr())
 }
 
-// CheckHost is [Guard.Check] for the host of a URL; names are looked at when they
-// are dialled.
+// CheckHost is [Guard.Check] for the host of a URL. Names are checked when they are
+// dialled.
 func (g Guard) CheckHost(host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return g.Check(addr)
@@ -87,7 +87,7 @@ func (g Guard) CheckHost(host string) error {
 
 // Check returns an error that says why an address is refused, and the fix.
 func (g Guard) Check(addr netip.Addr) error {
-	// Mapped and zoned addresses are other ways to write the same.
+	// Mapped and zoned addresses are other forms of the same address.
 	addr = addr.Unmap().WithZone("")
 	inside := within(addr)
 	if contain(g.Denied, addr) || contain(g.Denied, inside) {
@@ -128,7 +128,7 @@ func within(addr netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// nameOf names what kind of address one is; empty: a public one.
+// nameOf names the kind of an address, empty for public ones.
 func nameOf(addr netip.Addr) string {
 	for _, n := range special {
 		if n.prefix.Contains(addr) {
@@ -141,7 +141,7 @@ func nameOf(addr netip.Addr) string {
 	return ""
 }
 
-// CheckNetworks names those of a list that are none.
+// CheckNetworks returns an error that names the invalid networks of a list.
 func CheckNetworks(name string, list []netip.Prefix) (errs []error) {
 	for _, p := range list {
 		if !p.IsValid() || p.Addr().Is4In6() {

@@ -1,4 +1,4 @@
-// Package shorten bounds texts that others wrote: errors, and what applications name.
+// Package shorten limits texts from outside: errors, and names that applications choose.
 package shorten
 
 import (
@@ -9,13 +9,11 @@ import (
 // cutMark ends a text that was cut.
 const cutMark = "... (cut)"
 
-// maxTextBytes is the longest text that is kept in logs and in a state store: errors,
-// and what applications name.
+// maxTextBytes is the longest text in logs and in a state store.
 const maxTextBytes = 1 << 10
 
-// Text returns the text, or as much of its beginning, with a mark at its end, as
-// keeps it within 1 KiB: what goes to a log or a state store for people to read must
-// not be as long as its writer likes. It cuts between characters.
+// Text cuts a text to 1 KiB, between characters and with a mark at its end, so that
+// texts from outside cannot fill a log or a state store.
 func Text(text string) string { return To(text, maxTextBytes) }
 
 // To is [Text] for another number of bytes, more than a few.
@@ -30,7 +28,7 @@ func To(text string, most int) string {
 	return text[:n] + cutMark
 }
 
-// Characters returns the first so many characters of a text, without a mark: for columns that keep as much of it.
+// Characters returns the first characters of a text, without a mark, for columns of that length.
 func Characters(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -44,7 +42,7 @@ func Characters(text string, most int) string {
 	return text
 }
 
-// Storable replaces what a character set does not have: the characters above the highest one of it.
+// Storable replaces the characters above the highest one of a character set.
 func Storable(text string, highest rune) string {
 	return strings.Map(func(r rune) rune {
 		if r > highest {

@@ -104,7 +104,7 @@ func (l *anyLog) deadMarks(t *testing.T, op *operate.Operator) map[string]operat
 	return dead
 }
 
-// judged judges what has become of each row: it was delivered once, in the order of its group, or is dead and says why.
+// judged checks the outcome of each row: it was delivered once, in the order of its group, or is dead with a reason.
 func (l *anyLog) judged(t *testing.T, r *anyReceiver, op *operate.Operator) {
 	t.Helper()
 	r.mu.Lock()
@@ -172,7 +172,7 @@ func (l *anyLog) operatedOn(t *testing.T, r *anyReceiver, op *operate.Operator) 
 	change(adapters.ParkedRedrive, "", len(dead))
 }
 
-// Log tables of applications are of any types that the docs allow: each row is delivered once, or visibly dead, others go on, and commands work on them.
+// Log tables of applications are of any types that the docs allow: each row is delivered once, or is visibly dead without stopping other rows, and commands work on them.
 func TestLogTablesOfAnyType(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]*anyDatabase{"PostgreSQL": postgresTypes(), "SQLite": sqliteTypes()} {

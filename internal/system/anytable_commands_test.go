@@ -38,7 +38,7 @@ func (a *anyTable) deadRows(t *testing.T) map[string]anyState {
 	return dead
 }
 
-// ctx ends what does not come to an end.
+// ctx limits calls that do not return.
 func (a *anyTable) ctx(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -477,7 +477,7 @@ func (r *anyReceiver) Publish(_ string, msgs ...*message.Message) error {
 
 func (r *anyReceiver) Close() error { return nil }
 
-// settles waits until tables have no row that waits, or nothing happens any more.
+// settles waits until the tables have no waiting rows, or nothing more happens.
 func (r *anyReceiver) settles(t *testing.T, tables []*anyTable) {
 	t.Helper()
 	eventuallyOr(t, func() bool {
@@ -485,7 +485,7 @@ func (r *anyReceiver) settles(t *testing.T, tables []*anyTable) {
 	})
 }
 
-// eventuallyOr waits for a condition, at most a minute: what it is about is judged afterwards.
+// eventuallyOr waits for a condition, at most a minute. The caller checks the result.
 func eventuallyOr(t *testing.T, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !cond() && time.Now().Before(end); {
@@ -493,7 +493,7 @@ func eventuallyOr(t *testing.T, cond func() bool) {
 	}
 }
 
-// delivered judges what has become of each row.
+// delivered checks the outcome of each row.
 func (r *anyReceiver) delivered(t *testing.T, a *anyTable) {
 	t.Helper()
 	r.mu.Lock()

@@ -57,7 +57,7 @@ func (c *commanded) seek(to operate.Target) {
 	must(c.T, c.op.Relocate(c.Context(), plan, "test"))
 }
 
-// pauses is how many pauses a route has.
+// pauses returns the number of pauses of a route.
 func (c *commanded) pauses(route string) (n int) {
 	c.Helper()
 	must(c.T, c.pool.QueryRow(c.Context(), "SELECT count(*) FROM outrider_pause WHERE route = $1", route).Scan(&n))

@@ -160,7 +160,7 @@ routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}
 	return relay, log, stop
 }
 
-// leads checks what the metrics of a relay say of its leadership.
+// leads checks the metric of a relay about its leadership.
 func leads(t *testing.T, relay *outrider.Outrider, yes bool) {
 	t.Helper()
 	w := httptest.NewRecorder()

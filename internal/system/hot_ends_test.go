@@ -42,8 +42,8 @@ var hotEnds = []hotEnd{
 	{"id changed", "UPDATE {t} SET {id} = 'x{this}' WHERE {id} = '{this}'", []string{"1"}, false},
 }
 
-// Whatever a function does by SQL after it has published: the listener gets what was committed, and InTx does not call a commit what
-// was none.
+// Whatever SQL a function runs after publishing, the listener gets the committed messages, and InTx reports no commit without
+// one.
 func TestG1_G3_TheHotPathDeliversWhatWasCommitted(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartPostgres(t)

@@ -58,7 +58,7 @@ type neighbour struct {
 }
 
 const (
-	// neighbourPatience bounds waiting for what must come.
+	// neighbourPatience limits the wait for expected messages.
 	neighbourPatience = 45 * time.Second
 
 	// noticed is longer than relays need to notice a pause: a quarter of the lease.
@@ -170,7 +170,7 @@ func (n *neighbour) arrived(ids []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(n.got, id) })
 }
 
-// await reports what does not come, and goes on: the other steps may show more.
+// await reports missing messages and continues: other steps may show more.
 func (n *neighbour) await(what string, is func() bool) {
 	n.Helper()
 	for end := time.Now().Add(neighbourPatience); !is(); time.Sleep(5 * time.Millisecond) {
@@ -263,7 +263,7 @@ func (n *neighbour) withdraw(is func(*expected) bool) {
 	}
 }
 
-// judge compares what arrived with what was committed.
+// judge compares the arrived messages with the committed ones.
 func (n *neighbour) judge() {
 	n.Helper()
 	for _, r := range n.rows {

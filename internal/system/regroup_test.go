@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// choking is a bus that takes so many messages and no more.
+// choking is a bus that accepts a limited number of messages.
 type choking struct {
 	*collector
 	room atomic.Int64
@@ -150,7 +150,7 @@ func TestG1_G3_LanesAtOnePlaceAreComputedAnew(t *testing.T) {
 	}
 }
 
-// places is at how many positions the lanes of the route orders are.
+// places returns the number of different positions of the lanes of the route orders.
 func places(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
 	must(t, db.QueryRowContext(t.Context(), "SELECT count(DISTINCT position) FROM outrider_cursor").Scan(&n))

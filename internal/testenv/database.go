@@ -66,8 +66,8 @@ var spare struct {
 	conns []administrator
 }
 
-// watched is a connection that knows how many reads of it are under way. After a write that took long pgx may leave a read
-// behind, whose goroutine a check for leaks finds in a connection that is never closed.
+// watched is a connection that counts its reads in progress. After a slow write pgx may leave a read behind, whose goroutine
+// a check for leaks finds in a connection that is never closed.
 type watched struct {
 	net.Conn
 	reads *atomic.Int32

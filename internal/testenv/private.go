@@ -10,8 +10,7 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
-// privateLeast is how much room in memory the databases of one test's server must find. What is there outlives the server's
-// processes, however they end.
+// privateLeast is the free memory that the databases of one test's server need. Files there outlive the server's processes.
 const privateLeast = 2 << 30
 
 // PostgresServer is a PostgreSQL server of one test. A method that fails marks
@@ -182,8 +181,8 @@ func StartKafka(tb testing.TB) *KafkaServer {
 	return StartKafkaBehind(tb, "")
 }
 
-// StartKafkaBehind is [StartKafka] for a broker that tells clients to connect to
-// a proxy (host:port) in front of it. Those that are to pass it by use Dial.
+// StartKafkaBehind is [StartKafka] for a broker that advertises the address of a proxy
+// (host:port) in front of it. Clients that bypass the proxy use Dial.
 func StartKafkaBehind(tb testing.TB, proxy string) *KafkaServer {
 	tb.Helper()
 	return startKafka(tb, server.KafkaOptions{Advertise: proxy})

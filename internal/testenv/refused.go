@@ -6,8 +6,8 @@ import (
 )
 
 // Refused returns an address (host:port) of this machine that refuses connections until the test ends. A port that was
-// merely free a moment ago would be given to whoever asks next, for example to a server of another test: this one is in
-// use, by a connection's own end.
+// merely free could be given to another process, for example to a server of another test. This one is in use, by one end
+// of a connection.
 func Refused(tb testing.TB) string {
 	tb.Helper()
 	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")

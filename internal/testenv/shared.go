@@ -28,11 +28,11 @@ const (
 // EnvPostgresTemplate is the folder of a new cluster of PostgreSQL, which servers of one test are copies of. Without, each makes its own.
 const EnvPostgresTemplate = "OUTRIDER_TEST_POSTGRES_TEMPLATE"
 
-// cleanupLimit bounds what is done after a test, when its own context is over.
+// cleanupLimit limits the cleanup after a test, whose own context has ended.
 const cleanupLimit = 30 * time.Second
 
 // Postgres returns the URL of a new empty database on the shared server. It is
-// dropped when the test ends, whoever is still connected.
+// dropped when the test ends, also with open connections.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
 	return database(tb, "template0") // template1 cannot be copied while anybody is connected to it

@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// EnvSoak is set by `make soak`: tests then do as much as they can make sense
-// of, and in `make test` as much as it takes to find what they look for.
+// EnvSoak is set by `make soak`: tests then have their largest sizes, and in `make
+// test` sizes that are large enough to fail.
 const EnvSoak = "OUTRIDER_SOAK"
 
 // Soaking reports whether this is a run of `make soak`.
 func Soaking() bool { return os.Getenv(EnvSoak) != "" }
 
-// EnvFull is set by `make race`: tests then have the sizes that also find what is rare, and in `make test` those that show what each
-// test is for.
+// EnvFull is set by `make race`: tests then have sizes that also find rare errors, and in `make test` smaller ones that show the
+// purpose of each test.
 const EnvFull = "OUTRIDER_TEST_FULL"
 
 // Full reports whether tests have the sizes of [EnvFull], or more.
@@ -36,9 +36,9 @@ func Size(usual, soak int) int {
 	return usual
 }
 
-// LimitChecks sets how many cases the property tests of a package try, for
-// packages whose cases are expensive. It is for TestMain; -rapid.checks on the
-// command line has the last word.
+// LimitChecks sets the number of cases of the property tests of a package, for
+// packages whose cases are expensive. TestMain calls it; -rapid.checks on the command
+// line overrides it.
 func LimitChecks(usual, soak int) error {
 	return flag.Set("rapid.checks", strconv.Itoa(Size(usual, soak)))
 }

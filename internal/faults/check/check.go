@@ -1,9 +1,8 @@
-// Package check compares what a receiver got with what was committed: it is how
-// tests tell that nothing was lost, delivered twice or out of order.
+// Package check compares received messages with committed rows: it finds lost,
+// duplicate and misordered ones.
 //
-// It trusts only the two ends. The committed rows are read from the
-// outbox table, the deliveries are recorded where they arrive; no counter of
-// the relay takes part.
+// It trusts only the two ends. The committed rows are read from the outbox table, and
+// the receivers record the deliveries; it uses no counters of the relay.
 package check
 
 import (
@@ -33,7 +32,7 @@ type Report struct {
 	Lost       int // rows that never arrived
 	Duplicates int // arrivals beyond the first of a row
 	OutOfOrder int // first arrivals after a later row of their group, or outside their group's stream
-	Unknown    int // arrivals of what was never committed, or under another group
+	Unknown    int // arrivals of messages that were never committed, or have another group
 
 	// Examples describes the first few findings, duplicates excepted.
 	Examples []string

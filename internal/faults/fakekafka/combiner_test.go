@@ -14,8 +14,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/kafka"
 )
 
-// slow is a cluster whose produce requests are answered one by one, when the test
-// says so.
+// slow is a cluster that answers produce requests one by one, when the test releases
+// them.
 type slow struct {
 	cluster *kfake.Cluster
 	d       *kafka.Destination

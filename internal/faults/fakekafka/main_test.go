@@ -42,7 +42,7 @@ func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 func destination(t *testing.T, cfg kafka.Config) *kafka.Destination {
 	t.Helper()
 	if cfg.Format == "" {
-		cfg.Format = format.Raw // what arrives is told apart by the headers that only raw has
+		cfg.Format = format.Raw // the tests identify records by headers that only raw has
 	}
 	d, err := kafka.New(cfg)
 	if err != nil {

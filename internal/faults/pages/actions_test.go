@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each action is done by clicks, and does in the database what it says.
+// Each action is done by clicks, and has its effect in the database.
 func TestEveryActionByClick(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, withToken(t), fmt.Sprintf(hooks, "crm", "crm")+fmt.Sprintf(hooks, "partners", "{{.Tenant}}/events"), `

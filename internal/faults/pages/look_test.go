@@ -70,7 +70,7 @@ func everyPage(t *testing.T, b *tab) map[string]string {
 }
 
 // Every page has names for what is in it, headings in order, contrast, and fits a phone,
-// light and dark; briefly, every other page is looked at light and the rest dark.
+// light and dark; a brief run checks every other page in light and the rest in dark.
 func TestEveryPageIsAccessible(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "anonymous: admin")

@@ -14,8 +14,8 @@ import (
 
 // Host finds and installs programs on this machine.
 type Host struct {
-	// Install allows to install what is missing. Without it, what is missing
-	// is an error that says how to get it.
+	// Install allows to install missing programs. Otherwise a missing program is
+	// an error that says how to get it.
 	Install bool
 
 	// Say reports every step that takes a while. It may be nil.
@@ -96,8 +96,8 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "outrider"), nil
 }
 
-// fill makes a cache folder: either all of it is there under its name, or
-// nothing is, whatever interrupts the download and however many run at once.
+// fill makes a cache folder atomically: an interrupted or concurrent download leaves
+// no incomplete folder under its name.
 func fill(target string, download func(dir string) error) error {
 	parent := filepath.Dir(target)
 	if err := os.MkdirAll(parent, 0o755); err != nil {

@@ -132,7 +132,7 @@ func findJava(ctx context.Context) (string, error) {
 		}
 		out, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
 		if err != nil {
-			continue // macOS has a program of that name that only says so
+			continue // macOS has a program of that name that only reports that Java is missing
 		}
 		found := javaVersion.FindSubmatch(out)
 		if found == nil {

@@ -17,7 +17,7 @@ const copyDependencies = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 // artifact is a Maven artifact.
 type artifact struct{ group, id, version string }
 
-// maven downloads the artifacts and what they need into dir.
+// maven downloads the artifacts and their dependencies into dir.
 func (h Host) maven(ctx context.Context, what, dir string, artifacts ...artifact) error {
 	mvn, err := h.findMaven(ctx)
 	if err != nil {

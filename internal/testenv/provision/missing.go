@@ -21,8 +21,8 @@ const (
 	mongoSize           = "about 3 MB"
 )
 
-// MissingPostgres says in words, a sentence each, what [Host.Postgres] would install,
-// from where, and how much it is; nothing: what it needs is there.
+// MissingPostgres describes the installations of [Host.Postgres], each with its source
+// and size. It returns nothing if no program is missing.
 func (h Host) MissingPostgres(ctx context.Context) []string {
 	if os.Getenv(EnvPostgresBin) != "" {
 		return nil

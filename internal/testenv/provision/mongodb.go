@@ -20,8 +20,8 @@ const (
 	MongoClass = "OutriderTestMongo"
 )
 
-// mongoProgram starts the server: on a port, and with TLS if files of a certificate and of its key (EC, PKCS #8) are named. Drivers want
-// a protocol that it speaks as far as is needed here, and does not announce.
+// mongoProgram starts the server: on a port, and with TLS if files of a certificate and of its key (EC, PKCS #8) are named. Drivers require
+// a protocol version that it does not announce, but implements well enough for the tests.
 const mongoProgram = `import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.MongoVersion;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;

@@ -3,7 +3,7 @@
 // temporary folder. Functions return errors, so that commands (the test runner,
 // the benchmark) can use them as well as tests.
 //
-// What it is not: it finds and installs no programs (package provision does),
-// and it knows nothing of package testing (package testenv wraps it for tests).
-// It stops processes that it started, by their id, and no others.
+// It finds and installs no programs (package provision does), and does not import
+// package testing (package testenv wraps it for tests). It stops only processes that
+// it started, by their id.
 package server

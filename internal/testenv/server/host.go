@@ -83,7 +83,7 @@ func (h *host) stop(sig syscall.Signal) error {
 	return h.end(sig)
 }
 
-// close ends the server if it runs, and deletes its data: nothing of it is wanted any more.
+// close ends the server if it runs, and deletes its data.
 func (h *host) close(sig syscall.Signal) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

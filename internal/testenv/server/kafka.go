@@ -38,7 +38,7 @@ type KafkaOptions struct {
 	// missing, a brief broker writes it when it is closed.
 	Archive string
 
-	// Advertise is the address (host:port) that clients are told to connect to,
+	// Advertise is the address (host:port) that the broker advertises to clients,
 	// for a proxy in front of the broker. Default: the broker's own.
 	Advertise string
 
@@ -157,8 +157,8 @@ func (s *Kafka) awaitLeaders(ctx context.Context, p *process) error {
 	})
 }
 
-// java returns the arguments that run one of Kafka's programs; what is brief takes
-// a third less processor time to start, and is slower later.
+// java returns the arguments that run one of Kafka's programs. A brief one takes a
+// third less processor time to start, and is slower later.
 func (s *Kafka) java(brief bool, class string, args ...string) []string {
 	flags := []string{"-Xmx768m", "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}
 	if brief {
@@ -192,7 +192,7 @@ func clusterID() string {
 }
 
 // config returns the broker's configuration. Replication is 1 because there is
-// one broker; topics are made by those who use them, as in production.
+// one broker. Tests create their topics, as in production.
 func (s *Kafka) config(controller int) string {
 	text := fmt.Sprintf(`process.roles=broker,controller
 node.id=1

@@ -5,10 +5,10 @@ import "syscall"
 // sharedMemory is where Linux keeps files in memory.
 const sharedMemory = "/dev/shm"
 
-// MemoryFolder returns a folder whose files are kept in memory, "" where there
-// is none with so many bytes free. Each test has a database, which is hundreds of
-// small files that are made and removed: with folders of a disk's file system the
-// server spends more than half of its processor time on that.
+// MemoryFolder returns a folder whose files are in memory, "" if there is none with
+// so many free bytes. Each test has a database, which consists of hundreds of small
+// files: on a disk's file system the server spends more than half of its processor
+// time on creating and removing them.
 func MemoryFolder(least uint64) string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(sharedMemory, &fs); err != nil {

@@ -50,7 +50,7 @@ type PostgresOptions struct {
 	HBA []string
 }
 
-// StopMode is how a PostgreSQL server is told to stop.
+// StopMode is the mode in which a PostgreSQL server stops.
 type StopMode string
 
 // The modes of stopping, named as pg_ctl names them.
@@ -236,7 +236,7 @@ log_timezone = 'UTC'
 }
 
 // hasStatStatements reports whether the extension that counts statements is
-// installed. Where its library is depends on who packaged the server.
+// installed. The folder of its library depends on the package of the server.
 func hasStatStatements(bin string) bool {
 	for _, folder := range []string{"lib", "lib/postgresql", "lib/pgsql", "lib64/pgsql"} {
 		found, err := filepath.Glob(filepath.Join(bin, "..", folder, "pg_stat_statements.*"))

@@ -48,7 +48,7 @@ func (s *Postgres) run(ctx context.Context, program string, args ...string) erro
 	return nil
 }
 
-// renumber gives the copied cluster an identifier of its own, as one of initdb has: the relay tells clusters apart by it. It is the
+// renumber gives the copied cluster an identifier of its own, as initdb does, by which the relay distinguishes clusters. It is the
 // beginning of the control file, and the header of the log's first segment repeats it.
 func (s *Postgres) renumber() error {
 	control := filepath.Join(s.data(), "global", "pg_control")
@@ -76,7 +76,7 @@ const (
 	// walIdentifierAt is where the identifier is in the header of a segment (XLogLongPageHeaderData).
 	walIdentifierAt = 24
 
-	// controlLongest is how long PostgreSQL's control data may be.
+	// controlLongest is the maximal length of PostgreSQL's control data.
 	controlLongest = 512
 )
 

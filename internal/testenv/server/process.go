@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to end after it was told to.
+// patience limits how long a server takes to end after the signal.
 const patience = 60 * time.Second
 
 // command describes a server process to start.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// startLimit is how long a server may take until it answers. A broker on a busy
+// startLimit limits how long a server takes until it answers. A broker on a busy
 // machine with two cores needs 10 to 20 seconds.
 const startLimit = 2 * time.Minute
 

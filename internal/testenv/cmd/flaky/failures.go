@@ -18,7 +18,7 @@ type event struct {
 	Output  string `json:"Output"`
 }
 
-// mostOutput bounds what is kept of a test's output: its end.
+// mostOutput limits the kept end of a test's output.
 const mostOutput = 4 << 10
 
 // read returns what failed, with the end of its output: tests without those that

@@ -1,10 +1,10 @@
-// Command flaky runs tests again and again on a machine that is kept busy, and lists
-// which failed how often:
+// Command flaky runs tests repeatedly on a busy machine, and lists which failed how
+// often:
 //
 //	go run ./internal/testenv/cmd/flaky -n 20 -- go test -json -count=1 -race ./...
 //
-// The command must write the events of `go test -json`. Beside it run loops that do
-// nothing but use a processor; they end with this program. The exit status is 1 when
+// The command must write the events of `go test -json`. At the same time loops
+// keep the processors busy; they end with this program. The exit status is 1 when
 // anything failed.
 package main
 

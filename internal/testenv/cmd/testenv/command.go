@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// grace is how long an interrupted command may take to end.
+// grace limits how long an interrupted command takes to end.
 const grace = 30 * time.Second
 
 // runCommand runs the command and returns its exit status. The command gets a

@@ -35,8 +35,8 @@ type settings struct {
 	mariadb  string // the series of MariaDB, which is the only server; "": any that is there
 }
 
-// memoryLeast is how much room in memory a database must find: a run of the tests
-// takes up to half of it.
+// memoryLeast is the free memory that a database needs: a run of the tests takes up
+// to half of it.
 const memoryLeast = 3 << 30
 
 // servers are the servers of a run.
@@ -105,7 +105,7 @@ func startMariaDB(ctx context.Context, host provision.Host, with settings) (star
 		return nil, "", err
 	}
 	opts := server.MariaDBOptions{Program: found.Program, Share: found.Share, Keep: with.keep}
-	if !with.brief { // what is measured is no server whose memory is too small for its table
+	if !with.brief { // a measured server must have enough memory for its table
 		opts.Settings = []string{"innodb-buffer-pool-size=1G", "innodb-log-file-size=512M"}
 	}
 	if with.brief {
@@ -222,7 +222,7 @@ func findBrowser(ctx context.Context) error {
 	return nil
 }
 
-// announce says what is going to be installed, before anything is.
+// announce lists the programs that will be installed, before any is.
 func announce(ctx context.Context, browser bool) {
 	var missing []string
 	if browser {
@@ -260,8 +260,8 @@ func (s *servers) startOne(ctx context.Context, k kind) error {
 	return os.Setenv(k.variable, value)
 }
 
-// useGiven leaves a server alone that was given to us. Tests that kill theirs
-// need its programs all the same: CI gets them, a laptop is told.
+// useGiven uses a server that the environment names. Tests that kill their servers
+// still need its programs: they are installed in CI, and reported as missing elsewhere.
 func (s *servers) useGiven(ctx context.Context, k kind) {
 	say("using the %s of %s", k.name, k.variable)
 	host := provision.Host{Install: testenv.InCI(), Say: say}
