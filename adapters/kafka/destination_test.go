@@ -161,11 +161,11 @@ func TestAddress(t *testing.T) {
 func TestATemplateLeadsToAllowedTopicsOnly(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Topic: "{{.Type}}", Allowed: func(topic string) bool { return topic != "payments" }}
-	stock, err := NewStock(cfg)
+	theirs, err := NewWatermillKafka(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, d := range map[string]adapters.Destination{"franz": destination(t, cfg), "stock": stock} {
+	for name, d := range map[string]adapters.Destination{"franz": destination(t, cfg), "watermill": theirs} {
 		for topic, want := range map[string]bool{"orders": true, "payments": false, "_orders": false, "__consumer_offsets": false, "..": false} {
 			msg := newMessage("1", "g", 1)
 			msg.Metadata[outbox.MetaType] = topic

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The stock publisher's library keeps a metrics goroutine for the process.
+	// The library of watermill-kafka keeps a metrics goroutine for the process.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 

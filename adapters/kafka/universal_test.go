@@ -17,7 +17,7 @@ import (
 )
 
 // TestWatermillsUniversalSuite runs Watermill's own suite with a [Destination] of only the
-// required fields as the Publisher, and the stock Subscriber.
+// required fields as the Publisher, and watermill-kafka's Subscriber.
 func TestWatermillsUniversalSuite(t *testing.T) {
 	t.Parallel()
 	b := connect(t, testenv.Kafka(t))
@@ -55,7 +55,7 @@ func TestWatermillsUniversalSuite(t *testing.T) {
 	}, withGroup)
 }
 
-// subscribers are stock Subscribers, one for each topic with a consumer group of its own. In one group, whoever joins has all
+// subscribers are watermill-kafka's Subscribers, one for each topic with a consumer group of its own. In one group, whoever joins has all
 // others join again, which takes a few times as long as the heartbeats of three seconds: the suite waits for 15 seconds.
 type subscribers struct {
 	brokers []string

@@ -31,7 +31,7 @@ func wireMessages() []*message.Message {
 	return []*message.Message{full, binary, message.NewMessage("bare", []byte("x"))}
 }
 
-// subscribe reads n messages with the stock subscriber, by UUID.
+// subscribe reads n messages with watermill-kafka's subscriber, by UUID.
 func subscribe(t *testing.T, b *broker, topic string, n int) map[string]*message.Message {
 	t.Helper()
 	settings := kafka.DefaultSaramaSubscriberConfig()
@@ -50,7 +50,7 @@ func subscribe(t *testing.T, b *broker, topic string, n int) map[string]*message
 	for len(got) < n {
 		msg, ok := <-messages
 		if !ok {
-			t.Fatalf("the stock subscriber read %d of %d messages", len(got), n)
+			t.Fatalf("watermill-kafka's subscriber read %d of %d messages", len(got), n)
 		}
 		got[msg.UUID] = msg
 		msg.Ack()
@@ -61,7 +61,7 @@ func subscribe(t *testing.T, b *broker, topic string, n int) map[string]*message
 	return got
 }
 
-func TestStockSubscriberReadsOurs(t *testing.T) {
+func TestWatermillKafkasSubscriberReadsOurs(t *testing.T) {
 	t.Parallel()
 	b := connect(t, testenv.Kafka(t))
 	topic := b.topic(t, 2, nil)
@@ -73,22 +73,22 @@ func TestStockSubscriberReadsOurs(t *testing.T) {
 	got := subscribe(t, b, topic, len(msgs))
 	for _, want := range msgs {
 		if msg := got[want.UUID]; msg == nil || !msg.Equals(want) {
-			t.Errorf("the stock subscriber reads %+v, want %+v", msg, want)
+			t.Errorf("watermill-kafka's subscriber reads %+v, want %+v", msg, want)
 		}
 	}
 }
 
-func TestRecordsAreTheStockPublishers(t *testing.T) {
+func TestRecordsAreThoseOfWatermillKafka(t *testing.T) {
 	t.Parallel()
 	b := connect(t, testenv.Kafka(t))
-	ours, theirs := b.topic(t, 1, nil), newName(t)+"-stock"
+	ours, theirs := b.topic(t, 1, nil), newName(t)+"-theirs"
 	b.create(t, theirs, 1, nil)
 	d := destination(t, Config{Brokers: b.addrs, Topic: ours, Format: format.Watermill})
 	msgs := wireMessages()
 	if errs := d.Deliver(t.Context(), ours, msgs); errs != nil {
 		t.Fatal(errs)
 	}
-	s := stockDestination(t, b, "{{.Type}}")
+	s := watermillKafka(t, b, "{{.Type}}")
 	for _, msg := range msgs {
 		if errs := s.Deliver(t.Context(), theirs, []*message.Message{msg}); errs != nil {
 			t.Fatal(errs)
@@ -96,19 +96,19 @@ func TestRecordsAreTheStockPublishers(t *testing.T) {
 	}
 	got, want := b.records(t, ours), b.records(t, theirs)
 	if len(got) != len(want) {
-		t.Fatalf("%d records, the stock publisher writes %d", len(got), len(want))
+		t.Fatalf("%d records, watermill-kafka's publisher writes %d", len(got), len(want))
 	}
 	for i := range want {
 		g, w := got[i], want[i]
 		if !bytes.Equal(g.Key, w.Key) || (g.Key == nil) != (w.Key == nil) || !slices.Equal(g.Value, w.Value) ||
 			!maps.Equal(headerMap(g), headerMap(w)) || len(g.Headers) != len(w.Headers) {
-			t.Errorf("record %d\n is %q %q %v\nthe stock publisher writes %q %q %v",
+			t.Errorf("record %d\n is %q %q %v\nwatermill-kafka's publisher writes %q %q %v",
 				i, g.Key, g.Value, headerMap(g), w.Key, w.Value, headerMap(w))
 		}
 	}
 	for _, want := range msgs {
 		if msg := subscribe(t, b, theirs, len(msgs))[want.UUID]; msg == nil || !msg.Equals(want) {
-			t.Errorf("the stock subscriber reads %+v, want %+v", msg, want)
+			t.Errorf("watermill-kafka's subscriber reads %+v, want %+v", msg, want)
 		}
 	}
 }
@@ -121,9 +121,9 @@ func headerMap(r *kgo.Record) map[string]string {
 	return m
 }
 
-func stockDestination(t *testing.T, b *broker, topic string) adapters.Destination {
+func watermillKafka(t *testing.T, b *broker, topic string) adapters.Destination {
 	t.Helper()
-	d, err := NewStock(Config{Brokers: b.addrs, Topic: topic, Timeout: 5 * time.Second})
+	d, err := NewWatermillKafka(Config{Brokers: b.addrs, Topic: topic, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,18 +131,18 @@ func stockDestination(t *testing.T, b *broker, topic string) adapters.Destinatio
 	return d
 }
 
-func TestStockConformance(t *testing.T) {
+func TestWatermillKafkaConformance(t *testing.T) {
 	t.Parallel()
 	adaptertest.Destination(t, func(t *testing.T) adaptertest.Harness {
 		h := harness(t, format.Watermill)
 		b := connect(t, testenv.Kafka(t))
-		h.Destination = stockDestination(t, b, "{{.Type}}")
+		h.Destination = watermillKafka(t, b, "{{.Type}}")
 		h.Hang, h.Break = nil, nil // sarama takes no dialer from watermill-kafka
 		return h
 	})
 }
 
-func TestStockErrors(t *testing.T) {
+func TestWatermillKafkaErrors(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
 		"writes watermill only": {Brokers: []string{"a:1"}, Topic: "t", Format: format.Raw},
@@ -150,7 +150,7 @@ func TestStockErrors(t *testing.T) {
 		"brokers: none given":   {Topic: "t"},
 		`"rar" is unknown`:      {Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"},
 	} {
-		_, err := NewStock(cfg)
+		_, err := NewWatermillKafka(cfg)
 		wantError(t, err, want)
 	}
 	for err, want := range map[error]outbox.Kind{
@@ -163,11 +163,11 @@ func TestStockErrors(t *testing.T) {
 		sarama.ErrInvalidMessage:                                 outbox.KindTransient,
 		sarama.ConfigurationError("message larger than allowed"): outbox.KindPermanent,
 	} {
-		if got := classifyStock("t", err); outbox.KindOf(got) != want {
+		if got := classifySarama("t", err); outbox.KindOf(got) != want {
 			t.Errorf("%v becomes %v (%v), want %v", err, got, outbox.KindOf(got), want)
 		}
 	}
-	down, err := NewStock(Config{Brokers: []string{testenv.Refused(t)}, Topic: "t", Timeout: 2 * time.Second})
+	down, err := NewWatermillKafka(Config{Brokers: []string{testenv.Refused(t)}, Topic: "t", Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

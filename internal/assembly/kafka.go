@@ -12,7 +12,7 @@ import (
 // kafkaDestination is what can be done with topics of Kafka.
 func kafkaDestination(at site, d *config.Kafka) DestinationKind {
 	k := DestinationKind{Open: func() (adapters.Destination, error) { return newKafka(at, d) }}
-	if d.Client == "watermill" { // the stock client can only publish; brokers and topics are the same
+	if d.Client == "watermill" { // watermill-kafka can only publish; brokers and topics are the same
 		own := *d
 		own.Client = ""
 		k.Examine = func() (adapters.Destination, error) { return newKafka(at, &own) }
@@ -26,7 +26,7 @@ func newKafka(at site, d *config.Kafka) (adapters.Destination, error) {
 	case err != nil:
 		return nil, err
 	case d.Client == "watermill":
-		return kafka.NewStock(cfg)
+		return kafka.NewWatermillKafka(cfg)
 	}
 	return kafka.New(cfg)
 }

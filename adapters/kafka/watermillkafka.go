@@ -18,15 +18,15 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// NewStock returns a destination made of watermill-kafka's own publisher: one
-// message per request and group, for those who must have the stock client. It
+// NewWatermillKafka returns a destination made of watermill-kafka's own publisher: one
+// message per request and group, for those who need that client. It
 // writes format watermill with the message group as the key, and supports SASL
 // PLAIN only. Its client (sarama) assigns keys to partitions by another hash
 // than [Destination]: changing the client of a topic that is in use moves groups
 // to other partitions.
 //
 // It connects when the first message is delivered.
-func NewStock(cfg Config) (*watermill.Destination, error) {
+func NewWatermillKafka(cfg Config) (*watermill.Destination, error) {
 	cfg, err := cfg.WithDefaults()
 	if cfg.Format != format.Watermill {
 		err = errors.Join(err, fmt.Errorf("format: the stock client writes watermill only, not %s", cfg.Format))
@@ -38,10 +38,10 @@ func NewStock(cfg Config) (*watermill.Destination, error) {
 	if err := errors.Join(err, settingsErr); err != nil {
 		return nil, fmt.Errorf("kafka (stock client): %w", err)
 	}
-	pub := &stock{cfg: kafka.PublisherConfig{
+	pub := &publisher{cfg: kafka.PublisherConfig{
 		Brokers: cfg.Brokers, Marshaler: keyed{}, OverwriteSaramaConfig: settings,
 	}}
-	return watermill.New(pub, watermill.Config{Topic: cfg.Topic, CheckTopic: cfg.checkRendered, Classify: classifyStock, Logger: cfg.Logger})
+	return watermill.New(pub, watermill.Config{Topic: cfg.Topic, CheckTopic: cfg.checkRendered, Classify: classifySarama, Logger: cfg.Logger})
 }
 
 // sarama returns watermill-kafka's settings with what delivery needs: every
@@ -81,7 +81,7 @@ func compressionName(name string) string {
 	return name
 }
 
-// keyed is the stock marshaler with the group as the key. The stock one with
+// keyed is the marshaler of watermill-kafka with the group as the key. That one with
 // partitioning gives an empty key to messages that have none, which puts all of
 // them into one partition.
 type keyed struct{ kafka.DefaultMarshaler }
@@ -99,9 +99,9 @@ func (k keyed) Marshal(topic string, msg *message.Message) (*sarama.ProducerMess
 	return out, nil
 }
 
-// stock makes the publisher when it is first needed: making one connects, and a
+// publisher makes watermill-kafka's publisher when it is first needed: making one connects, and a
 // broker that is down must not keep Outrider from starting.
-type stock struct {
+type publisher struct {
 	cfg kafka.PublisherConfig
 
 	mu     sync.Mutex
@@ -109,7 +109,7 @@ type stock struct {
 	closed bool
 }
 
-func (s *stock) publisher() (*kafka.Publisher, error) {
+func (s *publisher) open() (*kafka.Publisher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -126,8 +126,8 @@ func (s *stock) publisher() (*kafka.Publisher, error) {
 }
 
 // Publish implements message.Publisher.
-func (s *stock) Publish(topic string, msgs ...*message.Message) error {
-	pub, err := s.publisher()
+func (s *publisher) Publish(topic string, msgs ...*message.Message) error {
+	pub, err := s.open()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *stock) Publish(topic string, msgs ...*message.Message) error {
 }
 
 // Close implements message.Publisher.
-func (s *stock) Close() error {
+func (s *publisher) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -145,8 +145,8 @@ func (s *stock) Close() error {
 	return s.pub.Close()
 }
 
-// classifyStock gives an error of sarama the kind that franz-go's has.
-func classifyStock(topic string, err error) error {
+// classifySarama gives an error of sarama the kind that franz-go's has.
+func classifySarama(topic string, err error) error {
 	if code, ok := errors.AsType[sarama.KError](err); ok {
 		known := kerr.ErrorForCode(int16(code))
 		if isRejection(known) {
