@@ -30,7 +30,7 @@ func Statements(t *testing.T, db state.Database) {
 	r.run(t, state.NewOperators(db))
 	const golden = "testdata/statements.sql"
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(golden), 0o750); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(golden, []byte(r.text.String()), 0o600); err != nil {
@@ -48,6 +48,9 @@ func Statements(t *testing.T, db state.Database) {
 		}
 	}
 }
+
+// recorder is a database that writes down what it is asked. Its tables have one row each where the next statement depends on one.
+type recorder struct{ text strings.Builder }
 
 // run calls everything that makes statements of its own.
 func (r *recorder) run(t *testing.T, o *state.Operators) {
@@ -122,9 +125,6 @@ func calls(ctx context.Context, o *state.Operators, lane adapters.LaneRef, f ada
 		}
 	}
 }
-
-// recorder is a database that writes down what it is asked. Its tables have one row each where the next statement depends on one.
-type recorder struct{ text strings.Builder }
 
 var spaces = regexp.MustCompile(`\s+`)
 
