@@ -1,10 +1,8 @@
 package config
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -90,25 +88,8 @@ func inMySQL(p *layout.Preset) bool {
 
 // mysqlURL checks a mysql:// URL.
 func mysqlURL(c *form.Checker, at form.Location, u SecretURL) {
-	if u.IsZero() {
-		return // reported as missing
-	}
-	if form.Unexpanded(u.Reveal()) {
-		c.Add(at, "is a variable without braces, which is not replaced").Fix("write ${NAME}")
-		return
-	}
-	if strings.Contains(u.Reveal(), "#") {
-		c.Add(at, "has a #, which ends a URL").Fix("write %%23 instead of # in a password")
-		return
-	}
-	parsed, err := url.Parse(u.Reveal())
-	if err != nil || !slices.Contains(mysqlSchemes, u.Scheme()) || strings.Contains(parsed.Host, "@") || strings.Contains(parsed.Path, "@") {
-		c.Add(at, "is not a mysql:// URL").Fix("for example mysql://user@host:3306/database; special characters of a password are %%-encoded")
-		return
-	}
-	if n, err := strconv.Atoi(cmp.Or(parsed.Port(), "3306")); err != nil || n < 1 || n > 65535 {
-		c.Add(at, "has an invalid port"). // which is not shown: it may be a part of a password
-							Fix("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+	parsed := databaseURL(c, at, u, "3306", "", mysqlSchemes...)
+	if parsed == nil {
 		return
 	}
 	if strings.Trim(parsed.Path, "/") == "" {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -194,33 +195,34 @@ func uri(c *form.Checker, at form.Location, text string) {
 	}
 }
 
-// postgresURL checks what can be known without dialling.
+// postgresURL checks what can be known of a postgres:// URL without dialling.
 func postgresURL(c *form.Checker, at form.Location, u SecretURL, otherwise string) {
-	if u.IsZero() {
-		return // reported as missing
-	}
-	if form.Unexpanded(u.Reveal()) {
-		c.Add(at, "is a variable without braces, which is not replaced").Fix("write ${NAME}")
-		return
-	}
-	if strings.Contains(u.Reveal(), "#") {
-		c.Add(at, "has a #, which ends a URL").Fix("write %%23 instead of # in a password")
-		return
-	}
+	databaseURL(c, at, u, "5432", otherwise, "postgres", "postgresql")
+}
+
+// databaseURL parses the URL of a database, which has one of the schemes; nil: it is not set, or an error has been reported.
+// otherwise is added to the error of a URL with another scheme.
+func databaseURL(c *form.Checker, at form.Location, u SecretURL, port, otherwise string, schemes ...string) *url.URL {
 	parsed, err := url.Parse(u.Reveal())
-	if err != nil || parsed.Scheme != "postgres" && parsed.Scheme != "postgresql" {
-		c.Add(at, "is not a postgres:// URL%s", otherwise).
-			Fix("for example postgres://user@host:5432/database; special characters of a password are %%-encoded")
-		return
+	switch {
+	case u.IsZero(): // reported as missing
+	case form.Unexpanded(u.Reveal()):
+		c.Add(at, "is a variable without braces, which is not replaced").Fix("write ${NAME}")
+	case strings.Contains(u.Reveal(), "#"):
+		c.Add(at, "has a #, which ends a URL").Fix("write %%23 instead of # in a password")
+	case err != nil || !slices.Contains(schemes, parsed.Scheme) || schemes[0] == "mysql" && strings.Contains(parsed.Path, "@"):
+		c.Add(at, "is not a %s:// URL%s", schemes[0], otherwise).
+			Fix("for example %s://user@host:%s/database; special characters of a password are %%-encoded", schemes[0], port)
+	case slices.ContainsFunc(strings.Split(parsed.Host, ","), func(host string) bool { // of several hosts each has a port
+		n, err := strconv.Atoi(cmp.Or((&url.URL{Host: host}).Port(), port))
+		return err != nil || n < 1 || n > 65535
+	}):
+		c.Add(at, "has an invalid port"). // which is not shown: it may be a part of a password
+							Fix("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+	default:
+		return parsed
 	}
-	for host := range strings.SplitSeq(parsed.Host, ",") { // of several hosts each has a port
-		one := url.URL{Host: host}
-		if n, err := strconv.Atoi(cmp.Or(one.Port(), "5432")); err != nil || n < 1 || n > 65535 {
-			c.Add(at, "has an invalid port"). // which is not shown: it may be a part of a password
-								Fix("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
-			return
-		}
-	}
+	return nil
 }
 
 func equalFold(a, b string) bool { return strings.EqualFold(a, b) }

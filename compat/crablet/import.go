@@ -20,7 +20,7 @@ type Options struct {
 	Profile string
 }
 
-// Result is what an import made.
+// Result is the result of an import.
 type Result = foreign.Result
 
 // importer is one import.
@@ -65,7 +65,7 @@ func Import(name string, text []byte, o Options) (Result, error) {
 	return im.Result(out)
 }
 
-// remarks takes the remarks off values of a .properties file, as the original's documents have them: in such a file a # behind a value is a part of it.
+// remarks takes the remarks off values of a .properties file, as Crablet.s documents have them: in such a file a # behind a value is a part of it.
 func (im *importer) remarks() {
 	if filepath.Ext(im.Name) != ".properties" {
 		return
@@ -260,7 +260,7 @@ func (im *importer) routes(w *foreign.Writer, topics []*topic) {
 			w.Line("    to: %s # topics.%s.publishers", im.named[p], oneLine(t.name))
 			t.match(w)
 			w.Line("    progress: {topic: %s, publisher: %s}", literal(t.name), literal(p))
-			interval := im.pace(w, t, p)
+			interval := im.poll(w, t, p)
 			w.Line("    middleware:")
 			w.Line("      - poison: {then: hold} # status FAILED, until it is reset")
 			w.Line("      - retry:")
@@ -273,8 +273,8 @@ func (im *importer) routes(w *foreign.Writer, topics []*topic) {
 	}
 }
 
-// pace writes how often a route looks for events, and returns the usual pause.
-func (im *importer) pace(w *foreign.Writer, t *topic, publisher string) (interval string) {
+// poll writes the poll of a route, and returns the usual pause.
+func (im *importer) poll(w *foreign.Writer, t *topic, publisher string) (interval string) {
 	interval, from := im.interval, im.intervalFrom
 	if s, own := t.intervals[publisher]; own {
 		text, err := foreign.Milliseconds(s.Value)

@@ -18,7 +18,7 @@ type Options struct {
 	Profile string
 }
 
-// Result is what an import made.
+// Result is the result of an import.
 type Result = foreign.Result
 
 // importer is one import.

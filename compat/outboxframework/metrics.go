@@ -49,11 +49,11 @@ func (Noop) RecordQueueDepths(int, int) {}
 func (Noop) RecordOldestLag(time.Duration) {}
 
 // Export tells an exporter what a relay has done, each time that so much time has passed, and once more when ctx ends, which is when it
-// returns. Run it beside the relay:
+// returns. Run it next to the relay:
 //
 //	go outboxframework.Export(ctx, relay.Stats, exporter, time.Second)
 //
-// The counters are those of all routes of the relay. After a reload, which begins them anew, they go on from there.
+// The counters are those of all routes of the relay. A reload resets them; they continue from there.
 func Export(ctx context.Context, stats func() []adapters.RouteStats, to MetricsExporter, every time.Duration) {
 	var before totals
 	tick := time.NewTicker(every)

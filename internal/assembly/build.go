@@ -35,7 +35,7 @@ type Parts struct {
 	Feeds        map[string]Feed // by source
 	destinations map[string]adapters.Destination
 	States       map[string]adapters.OperatorStore // by location
-	away         map[string]error                  // why a state store cannot be opened, by location: it is tried once
+	unopened     map[string]error                  // why a state store cannot be opened, by location: it is tried once
 	leaders      map[string]leaderLock             // by source
 	Routes       []router.Route
 
@@ -46,7 +46,7 @@ type Parts struct {
 }
 
 // checks are made side by side while the rest is built: each is mostly waiting for a
-// server, and one that is away must not keep the others waiting.
+// server, and one that does not answer must not delay the rest.
 type checks struct {
 	running sync.WaitGroup
 	errs    []*error
@@ -70,7 +70,7 @@ func (c *checks) wait() (errs []error) {
 }
 
 // distinct keeps the first of the errors that have the same cause: a database that
-// is away is one problem, however many routes need it.
+// cannot be reached is one problem, however many routes need it.
 func distinct(errs []error) (out []error) {
 	seen := map[string]bool{}
 	for _, err := range errs {
@@ -174,7 +174,7 @@ func Matcher(m config.Match) func(*adapters.Row) bool {
 	}
 }
 
-// routePollOf is how often a route looks for messages; the zero value: at each poll of its source.
+// routePollOf is the poll of a route; the zero value: each poll of its source.
 func routePollOf(p *config.RoutePoll) router.Poll {
 	if p == nil {
 		return router.Poll{}
@@ -187,7 +187,7 @@ func Start(s config.Start) adapters.Start {
 	return adapters.Start{Kind: adapters.StartKind(s.Kind), Time: s.Time}
 }
 
-// RouterConfig is what the configuration says of the router.
+// RouterConfig has the settings of the router.
 func (b *Builder) RouterConfig() router.Config {
 	return router.Config{
 		Instance: b.Options.Instance, Memory: int64(b.Config.Memory), Lease: b.Config.Lease.Std(),

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// leastClosing is what closing has when a drain used up its time.
+	// leastClosing is the time for closing when a drain used up its own.
 	leastClosing = time.Second
-	// closingLimit is what closing has where nothing was drained.
+	// closingLimit is the time for closing where nothing was drained.
 	closingLimit = 10 * time.Second
 )
 
@@ -48,9 +48,9 @@ func (p *Parts) CloseWithin(limit time.Duration) error {
 	return c.wait(max(limit, leastClosing))
 }
 
-// closing is what is being closed.
+// closing collects the results of Close calls that run side by side.
 type closing struct {
-	left []string // what is not closed yet
+	left []string // names of those that have not returned
 	done chan closed
 }
 
@@ -71,7 +71,7 @@ func (c *closing) begin(what string, closeIt func() error) {
 	}()
 }
 
-// wait returns the errors of what was closed, and says what was not in time.
+// wait returns the errors of the calls, and one for each that did not return in time.
 func (c *closing) wait(limit time.Duration) error {
 	over := time.NewTimer(limit)
 	defer over.Stop()

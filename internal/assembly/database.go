@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// databases are what each kind of database can do beside its sources. A location of state belongs to the first one whose
+// databases are the kinds of databases, with all that does not belong to one source. A location of state belongs to the first one whose
 // scheme it has; that of a file has none.
 var databases = []database{postgresDatabase, mysqlDatabase, mongoDatabase, sqliteDatabase}
 
@@ -23,8 +23,8 @@ type database struct {
 	state   func(b *Builder, location string) StateKind
 
 	lost    func(error) bool                   // whether a connection was cut
-	problem func(error) (text string, ok bool) // what the failure to reach it comes down to
-	fix     func(error) string                 // what to do about such a problem
+	problem func(error) (text string, ok bool) // the cause of a failure to reach it
+	fix     func(error) string                 // the fix for such a cause
 }
 
 // owns reports whether a location is one of the database.
@@ -32,7 +32,7 @@ func (d database) owns(location string) bool {
 	return d.schemes == nil || slices.ContainsFunc(d.schemes, func(s string) bool { return strings.HasPrefix(location, s) })
 }
 
-// stateAt is what can be done with the state store at a location.
+// stateAt returns the state store at a location.
 func (b *Builder) stateAt(location string) (k StateKind) {
 	for _, d := range databases {
 		if d.state != nil && d.owns(location) {
@@ -52,8 +52,7 @@ func WasCut(err error) bool {
 		slices.ContainsFunc(databases, func(d database) bool { return d.lost != nil && d.lost(err) })
 }
 
-// ConnectionProblem is what the failure to reach a database comes down to, and what to
-// do about it; false: err is something else.
+// ConnectionProblem returns the cause of a failure to reach a database, and the fix; false: err is another error.
 func ConnectionProblem(err error) (text, fix string, ok bool) {
 	for _, d := range databases {
 		if d.problem == nil {

@@ -31,7 +31,7 @@ func (b *Builder) buildDestination(ctx context.Context, p *Parts, name string) (
 			if err := c.Check(ctx); err != nil {
 				// Not a failed start: what is down comes back, and what is missing
 				// is created. Until then its messages wait.
-				if text, _, away := ConnectionProblem(err); away {
+				if text, _, unreachable := ConnectionProblem(err); unreachable {
 					err = errors.New(text)
 				}
 				b.log.Warn("destination is not ready; its messages wait", "destination", name, "error", err)
@@ -67,7 +67,7 @@ func parseNetworks(lists ...[]string) ([][]netip.Prefix, error) {
 }
 
 // statusTable turns the configuration's table into the kinds of statuses and
-// those that are successes beside 2xx.
+// those that are successes like 2xx.
 func statusTable(table map[config.StatusCode]config.StatusAction) (kinds map[int]outbox.Kind, accept []int, err error) {
 	kinds = map[int]outbox.Kind{}
 	for status, action := range table {

@@ -1,5 +1,5 @@
 // Package assembly turns a configuration into what the router works with: sources,
-// state stores, destinations, middleware, and the jobs beside them.
+// state stores, destinations, middleware and jobs.
 //
 // Each technology is one file, which says in a [SourceKind], a [DestinationKind] or a
 // [StateKind] what can be done with a section of its type: open what it describes,

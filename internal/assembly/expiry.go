@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// expiryEvery is the pause between two looks for dead messages that are too old.
+	// expiryEvery is the pause between two searches for dead messages that are too old.
 	expiryEvery = time.Hour
 
-	// expirySpread spreads the first looks of instances that start together: who
-	// comes first removes what there is, and the others find nothing.
+	// expirySpread spreads the first searches of instances that start together: the
+	// first one removes everything, and the rest find nothing.
 	expirySpread = time.Minute
 
 	// expiryBy is the author in the audit log.
@@ -50,7 +50,7 @@ func (b *Builder) expiry(routes []router.Route) (*expiry, error) {
 	return e, b.Metrics.Register(e.removed)
 }
 
-// run makes a pass from time to time until ctx ends.
+// run expires messages every hour until ctx ends.
 func (e *expiry) run(ctx context.Context) {
 	for pause := rand.N(expirySpread); ; pause = expiryEvery { //nolint:gosec // spreads load, guards nothing
 		select {
@@ -59,7 +59,7 @@ func (e *expiry) run(ctx context.Context) {
 			return
 		}
 		for i := range e.routes {
-			if err := e.pass(ctx, &e.routes[i], time.Now().Add(-e.keep)); err != nil && ctx.Err() == nil {
+			if err := e.expire(ctx, &e.routes[i], time.Now().Add(-e.keep)); err != nil && ctx.Err() == nil {
 				e.log.WarnContext(ctx, "removing old dead messages failed; it is tried again", "route", e.routes[i].Name,
 					"again_in", expiryEvery.String(), "error", err)
 			}
@@ -67,9 +67,9 @@ func (e *expiry) run(ctx context.Context) {
 	}
 }
 
-// pass removes what was parked before a time. It counts first, so that a pass with
+// expire removes messages that were parked before a time. It counts first, so that a run with
 // nothing to do is not audited, and rests between two steps for as long as one takes.
-func (e *expiry) pass(ctx context.Context, r *router.Route, before time.Time) error {
+func (e *expiry) expire(ctx context.Context, r *router.Route, before time.Time) error {
 	c := adapters.ParkedCommand{Action: adapters.ParkedPurge, By: expiryBy,
 		Filter: adapters.ParkedFilter{Route: r.Name, Status: adapters.ParkedDead, Before: before}}
 	counts, err := r.State.CountParked(ctx, c)

@@ -130,7 +130,7 @@ func TestOnlyOldDeadMessagesExpire(t *testing.T) {
 	e, err := b.expiry([]router.Route{{Name: "orders", State: state}})
 	for range 2 {
 		if err == nil {
-			err = e.pass(t.Context(), &e.routes[0], time.Now().Add(-e.keep))
+			err = e.expire(t.Context(), &e.routes[0], time.Now().Add(-e.keep))
 		}
 	}
 	var gone, left, audits int

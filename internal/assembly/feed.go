@@ -60,7 +60,7 @@ func (f *Feed) pollOf(p config.Poll) router.Poll {
 }
 
 // Repollable reports whether [Feed.Repoll] is enough for other settings. A client that
-// polls by itself has to be made anew; a source that no route reads needs nothing.
+// polls by itself has to be replaced; a source that no route reads needs nothing.
 func (f *Feed) Repollable() bool { return f.subscriber == nil }
 
 // Repoll has the routes of a router that read the feed poll it in another way.

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// httpDestination is what can be done with an endpoint that takes batches.
+// httpDestination is an endpoint that takes batches.
 func httpDestination(_ site, d *config.HTTP) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) { return newHTTP(d) }}
 }
@@ -51,7 +51,7 @@ func httpConfig(d *config.HTTP) (cfg http.Config, err error) {
 	return cfg, nil
 }
 
-// httpSource is what can be done with a source that messages are posted to.
+// httpSource is a source that messages are posted to.
 func httpSource(at site, s *config.HTTPSource) SourceKind {
 	return SourceKind{Leader: s.Leader, Open: func(context.Context) (Feed, error) {
 		sub, err := http.NewSubscriber(httpSubscriber(at, s))

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// kafkaDestination is what can be done with topics of Kafka.
+// kafkaDestination is a topic of Kafka, or several.
 func kafkaDestination(at site, d *config.Kafka) DestinationKind {
 	k := DestinationKind{Open: func() (adapters.Destination, error) { return newKafka(at, d) }}
 	if d.Client == "watermill" { // watermill-kafka can only publish; brokers and topics are the same

@@ -8,8 +8,8 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// The registries: what each technology makes of its section of the configuration, by
-// the section's type. A new technology is a line here and a file beside this one.
+// The registries of technologies, by the type of their section in the configuration.
+// A new technology is a line here and a file in this package.
 var (
 	sourceKinds = map[string]func(site, any) SourceKind{
 		"postgres":   entry(postgresSource),
@@ -43,15 +43,15 @@ var (
 	}
 )
 
-// site is the place of a source or destination in the configuration.
+// site is a source or destination of the configuration.
 type site struct {
 	*Builder
 	name string
 }
 
-// SourceKind is what a technology can do with one source of the configuration. A
-// field that is nil or zero says that there is nothing of the kind: a subscriber has
-// no table that could be created.
+// SourceKind has what a technology can do with one source of the configuration. A
+// field that is nil or zero: it cannot do that. A subscriber has no table that could be
+// created.
 type SourceKind struct {
 	// Open connects and returns what routes read, once for all routes of the source.
 	// It is checked afterwards.
@@ -67,15 +67,15 @@ type SourceKind struct {
 	Leader bool                                      // one instance at a time works it
 	Lock   func(context.Context) (leaderLock, error) // what that instance has to hold as well
 
-	Init      func(context.Context) ([]string, error)                       // creates what is missing; a sentence for each thing done
-	Adds      func(context.Context) ([]string, error)                       // what Init will add to tables that are there; a sentence for each
-	InitSQL   func(to Grantees) string                                      // the same as statements, with grants
-	Indexes   func(ctx context.Context, say func(string)) ([]string, error) // creates missing indexes on a table of others
-	Wake      func(context.Context) ([]string, error)                       // creates the triggers by which writers wake the relay
-	WakeSQL   func() string                                                 // the same as statements
-	Publish   func(context.Context, []outbox.Envelope) error                // writes messages in a transaction of its own
-	Progress  func(context.Context) (adapters.ProgressTable, error)         // the original's table of progress, for its operators
-	Retention *RetentionSettings                                            // which rows are removed, and when
+	Init      func(context.Context) ([]string, error)                              // creates what is missing; a sentence for each thing done
+	Adds      func(context.Context) ([]string, error)                              // what Init will add to tables that are there; a sentence for each
+	InitSQL   func(to Grantees) string                                             // the same as statements, with grants
+	Indexes   func(ctx context.Context, onProgress func(string)) ([]string, error) // creates missing indexes on a table of others
+	Wake      func(context.Context) ([]string, error)                              // creates the triggers by which writers wake the relay
+	WakeSQL   func() string                                                        // the same as statements
+	Publish   func(context.Context, []outbox.Envelope) error                       // writes messages in a transaction of its own
+	Progress  func(context.Context) (adapters.ProgressTable, error)                // the source system's table of progress, for its operators
+	Retention *RetentionSettings                                                   // which rows are removed, and when
 }
 
 // leaderLock is a leader's lock with the connection that it has to itself.
@@ -84,7 +84,7 @@ type leaderLock interface {
 	Close()
 }
 
-// DestinationKind is what a technology can do with one destination.
+// DestinationKind has what a technology can do with one destination.
 type DestinationKind struct {
 	Open     func() (adapters.Destination, error)
 	Deep     bool                                 // it is an adapters.DepthCounter
@@ -92,7 +92,7 @@ type DestinationKind struct {
 	Supplied string                               // the option by which the embedding program supplies it, if it does; then Open is nil where it did not
 }
 
-// StateKind is what a technology can do with a state store at one location.
+// StateKind has what a technology can do with a state store at one location.
 type StateKind struct {
 	Key     string // the location in the one form that all of its names have
 	Pools   bool   // its connections can be those of a pool that the program has
@@ -101,7 +101,7 @@ type StateKind struct {
 	InitSQL func(to Grantees) (string, error)
 }
 
-// layerSite is the place of a middleware: in the stack of a route that is being made.
+// layerSite is a middleware in the stack of a route that is being made.
 type layerSite struct {
 	*Builder
 	parts *Parts
@@ -114,7 +114,7 @@ type middlewareKind struct {
 	// make makes it; nil without an error: it would do nothing.
 	make func(context.Context) (middleware.Layer, error)
 
-	attempts int    // how often a message may fail; 0: it says nothing of that
+	attempts int    // how often a message may fail; 0: it sets no limit
 	poison   string // the destination that dead messages go to; empty: none
 }
 
@@ -129,7 +129,7 @@ func entry[At any, S comparable, Kind any](of func(At, S) Kind) func(At, any) Ki
 	}
 }
 
-// Source is what can be done with a source; nothing, if it is not configured or its
+// Source returns what can be done with a source; nothing, if it is not configured or its
 // type is not built into this program.
 func (b *Builder) Source(name string) (k SourceKind) {
 	if s := b.Config.Sources[name]; s != nil {
@@ -140,7 +140,7 @@ func (b *Builder) Source(name string) (k SourceKind) {
 	return k
 }
 
-// Destination is what can be done with a destination, like [Builder.Source].
+// Destination returns what can be done with a destination, like [Builder.Source].
 func (b *Builder) Destination(name string) (k DestinationKind) {
 	if d := b.Config.Destinations[name]; d != nil {
 		if of := destinationKinds[d.Kind()]; of != nil {

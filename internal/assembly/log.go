@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// logDestination is what can be done with the relay's own log.
+// logDestination is the relay's own log.
 func logDestination(at site, d *config.LogTo) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) {
 		var level slog.Level
@@ -19,12 +19,12 @@ func logDestination(at site, d *config.LogTo) DestinationKind {
 	}}
 }
 
-// discardDestination is what can be done with a destination that keeps nothing.
+// discardDestination keeps nothing.
 func discardDestination(site, *config.Discard) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) { return log.Discard(), nil }}
 }
 
-// statisticsDestination is what can be done with a destination that counts.
+// statisticsDestination counts messages.
 func statisticsDestination(at site, d *config.StatisticsTo) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) {
 		var level slog.Level

@@ -132,7 +132,7 @@ func newDedupe(ctx context.Context, at layerSite, m *config.Dedupe) (middleware.
 	return dedupe, dedupe.Validate()
 }
 
-// memories are what `dedupe: {store: memory}` remembers, by route. They are the
+// memories hold the event ids of `dedupe: {store: memory}`, by route. They are the
 // relay's and not its configuration's, so a reload forgets nothing, unless it changes
 // how much is remembered.
 type memories struct {

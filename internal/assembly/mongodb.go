@@ -17,7 +17,7 @@ type mongoCollections struct {
 // mongoDatabase is MongoDB, which holds no state.
 var mongoDatabase = database{lost: mongodb.ConnectionLost}
 
-// mongoSource is what can be done with a source in MongoDB. State cannot stand beside it.
+// mongoSource is the kind of a source in MongoDB, which holds no state.
 func mongoSource(at site, s *config.MongoDB) SourceKind {
 	m := mongoCollections{at, s}
 	return SourceKind{Queue: true, Leader: s.Leader, Open: m.open, Init: m.init, InitSQL: m.initScript, Retention: queueRetention(s.Retention)}

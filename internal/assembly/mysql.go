@@ -20,7 +20,7 @@ type mysqlTable struct {
 	*config.MySQL
 }
 
-// mysqlSource is what can be done with a source in MariaDB or MySQL.
+// mysqlSource is the kind of a source in MariaDB or MySQL.
 func mysqlSource(at site, s *config.MySQL) SourceKind {
 	t := mysqlTable{at, s}
 	k := SourceKind{Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,
@@ -89,8 +89,8 @@ func (t mysqlTable) inDatabase(do func(db *sql.DB, cfg queuetable.Config) ([]str
 	if err != nil {
 		return nil, err
 	}
-	said, err := do(db, t.queue())
-	return said, errors.Join(err, db.Close())
+	did, err := do(db, t.queue())
+	return did, errors.Join(err, db.Close())
 }
 
 func (t mysqlTable) initSQL(to Grantees) string {
@@ -119,8 +119,8 @@ func mysqlState(b *Builder, location string) StateKind {
 	}, statestore.InitSQL, func(to Grantees) string { return statestore.Grants().SQL(to.Relay, to.Operator, to.Publisher) })
 }
 
-// mysqlTLS says how connections to a database of MariaDB or MySQL are
-// encrypted; where the section says nothing, the URL decides.
+// mysqlTLS is the encryption of connections to MariaDB or MySQL; if the section
+// is empty, the URL decides.
 func mysqlTLS(t config.TLS) (mysql.TLS, error) {
 	c, err := newTLS(t, t.On())
 	return mysql.TLS{Config: c, Off: t.Off()}, err

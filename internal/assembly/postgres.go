@@ -24,7 +24,7 @@ type postgresTable struct {
 	*config.Postgres
 }
 
-// postgresSource is what can be done with a source in PostgreSQL.
+// postgresSource is the kind of a source in PostgreSQL.
 func postgresSource(at site, s *config.Postgres) SourceKind {
 	t := postgresTable{at, s}
 	if s.Stock() {
@@ -192,7 +192,7 @@ func asComment(err error) string {
 	return "-- " + strings.Join(strings.Fields(err.Error()), " ") + "\n"
 }
 
-func (t postgresTable) indexes(ctx context.Context, say func(string)) ([]string, error) {
+func (t postgresTable) indexes(ctx context.Context, onProgress func(string)) ([]string, error) {
 	pool, err := t.Options.openPostgres(ctx, t.name, t.Postgres)
 	if err != nil {
 		return nil, err
@@ -200,9 +200,9 @@ func (t postgresTable) indexes(ctx context.Context, say func(string)) ([]string,
 	defer pool.Close()
 	if t.Queued() {
 		cfg := t.queue()
-		return queuetable.InitIndexes(ctx, pool, cfg.Layout, say, cfg.Tables...)
+		return queuetable.InitIndexes(ctx, pool, cfg.Layout, onProgress, cfg.Tables...)
 	}
-	return logtable.InitIndexes(ctx, pool, t.logTable(), say)
+	return logtable.InitIndexes(ctx, pool, t.logTable(), onProgress)
 }
 
 func (t postgresTable) wake(ctx context.Context) ([]string, error) {

@@ -43,8 +43,7 @@ func (o *Options) toState(cfg *config.Config, location string) (connection, erro
 	return connection{url: location, tls: security}, err
 }
 
-// openPostgres opens a pool of connections to a source's database for work beside
-// the relay's.
+// openPostgres opens a pool of connections to a source's database for work of an operator.
 func (o *Options) openPostgres(ctx context.Context, name string, s *config.Postgres) (*pgxpool.Pool, error) {
 	to, err := o.toSource(name, s)
 	if err != nil {
@@ -73,7 +72,7 @@ func sameDatabase(a, b connection) (bool, error) {
 	return named[0] == named[1], nil
 }
 
-// ConnectionsOf is what a pool's configuration says about connections.
+// ConnectionsOf returns the part of a pool's configuration that is about connections.
 func ConnectionsOf(pool *pgxpool.Pool) *pgxpool.Config {
 	c := pool.Config()
 	// They are made for the application's queries: one that resets the session would
@@ -83,8 +82,8 @@ func ConnectionsOf(pool *pgxpool.Pool) *pgxpool.Config {
 	return c
 }
 
-// postgresTLS says how connections to a source's or a state store's database are
-// encrypted; where the section says nothing, the URL decides.
+// postgresTLS is the encryption of connections to a source's or a state store's database;
+// if the section is empty, the URL decides.
 func postgresTLS(t config.TLS) (postgres.TLS, error) {
 	c, err := newTLS(t, t.On())
 	return postgres.TLS{Config: c, Off: t.Off()}, err

@@ -54,7 +54,7 @@ func (t postgresTable) tables() (tables []string, err error) {
 	return []string{name}, err
 }
 
-// retention is what the configuration says of the table's retention; nil: rows stay.
+// retention returns the settings of the table's retention; nil: rows stay.
 func (t postgresTable) retention() *RetentionSettings {
 	r := t.Retention
 	if r == nil {

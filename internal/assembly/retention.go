@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/internal/retention"
 )
 
-// Jobs are what runs beside the routes of the parts once their state tables are there,
+// Jobs run next to the routes of the parts once their state tables exist,
 // each until its context ends: retention, and the expiry of dead messages. It checks
 // that tables can be cleaned.
 func (b *Builder) Jobs(ctx context.Context, p *Parts) (jobs []func(context.Context), err error) {
@@ -88,13 +88,13 @@ func (b *Builder) retentionJobs(ctx context.Context, p *Parts) ([]*retention.Job
 	return jobs, b.Metrics.Register(retentionMetrics(jobs))
 }
 
-// RetentionSettings are what the configuration says of a source's retention.
+// RetentionSettings are the settings of a source's retention.
 type RetentionSettings struct {
 	adapters.Retention
 	every, warnAfter time.Duration
 }
 
-// queueRetention is what the configuration says of the retention of a queue's tables; nil: rows stay.
+// queueRetention returns the settings of the retention of a queue's tables; nil: rows stay.
 func queueRetention(r *config.QueueRetention) *RetentionSettings {
 	if r == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// riverDestination is what can be done with River's queues.
+// riverDestination is a queue of River, or several.
 func riverDestination(_ site, d *config.River) DestinationKind {
 	return DestinationKind{Deep: true, Open: func() (adapters.Destination, error) { return newRiver(d) }}
 }

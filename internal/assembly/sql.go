@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// sqlDestination is what can be done with another outbox table.
+// sqlDestination is another outbox table.
 func sqlDestination(_ site, d *config.SQL) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) { return newSQL(d) }}
 }

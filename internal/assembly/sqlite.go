@@ -23,7 +23,7 @@ type sqliteTable struct {
 	*config.SQLite
 }
 
-// sqliteSource is what can be done with a source in a SQLite file.
+// sqliteSource is the kind of a source in a SQLite file.
 func sqliteSource(at site, s *config.SQLite) SourceKind {
 	t := sqliteTable{at, s}
 	k := SourceKind{Log: !s.Queued(), Queue: s.Queued(), Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish,

@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// errNoState is the error for a source beside which no state can stand.
+// errNoState is the error for a source whose database cannot hold state, or that has none.
 var errNoState = errors.New("a source without a database of its own needs `state: {url: ...}` for its parked messages")
 
 // stateLocation is the URL or path of the state store for a source: the configured
@@ -25,7 +25,7 @@ func (b *Builder) stateLocation(source string) (string, error) {
 	return "", errNoState
 }
 
-// StateOf is what can be done with the state store of a source.
+// StateOf returns the state store of a source.
 func (b *Builder) StateOf(source string) (k StateKind, err error) {
 	location, err := b.stateLocation(source)
 	if err != nil {
@@ -43,15 +43,15 @@ func (b *Builder) OpenState(ctx context.Context, p *Parts, source string) (adapt
 	if s := p.States[k.Key]; s != nil {
 		return s, nil
 	}
-	if err := p.away[k.Key]; err != nil {
+	if err := p.unopened[k.Key]; err != nil {
 		return nil, err
 	}
 	s, err := k.Open(ctx)
 	if err != nil {
-		if p.away == nil {
-			p.away = map[string]error{}
+		if p.unopened == nil {
+			p.unopened = map[string]error{}
 		}
-		p.away[k.Key] = err
+		p.unopened[k.Key] = err
 		return nil, err
 	}
 	if p.States == nil {

@@ -22,7 +22,7 @@ import (
 // Option changes how parts are built.
 type Option func(*Options)
 
-// Options are what the embedding program supplies beside the configuration.
+// Options are supplied by the embedding program, in addition to the configuration.
 type Options struct {
 	Middleware   map[string][]middleware.Layer
 	Destinations map[string]makeDestination
@@ -34,7 +34,7 @@ type Options struct {
 	Instance     string
 	Registerer   prometheus.Registerer          // nil: that of the admin server
 	Reread       func() (*config.Config, error) // reads the configuration for a reload; nil: there are no reloads
-	Tracing      trace.TracerProvider           // nil: what the environment says
+	Tracing      trace.TracerProvider           // nil: as OpenTelemetry's environment variables say
 	memories     *memories                      // of dedupe middleware
 	unusable     []error                        // why options cannot be used
 }
@@ -46,7 +46,7 @@ func (o *Options) Require(option string, value any) {
 	}
 }
 
-// makeDestination finishes a destination with what the configuration says of it.
+// makeDestination finishes a destination with its section of the configuration.
 type makeDestination func(*config.Publisher) (adapters.Destination, error)
 
 // OptionsOf are the options with their defaults.
@@ -126,7 +126,7 @@ func (o *Options) CheckPools(cfg *config.Config) (errs []error) {
 	return errs
 }
 
-// listenersDestination is what can be done with functions that the program supplies.
+// listenersDestination has functions that the program supplies.
 func listenersDestination(at site, d *config.Listeners) DestinationKind {
 	k := DestinationKind{Supplied: "WithListeners"}
 	if supplied := at.Options.Listeners[at.name]; supplied != nil {
@@ -135,7 +135,7 @@ func listenersDestination(at site, d *config.Listeners) DestinationKind {
 	return k
 }
 
-// publisherDestination is what can be done with a destination that the program
+// publisherDestination is a destination that the program
 // supplies, as a Watermill publisher or as one of Outrider's own kind.
 func publisherDestination(at site, d *config.Publisher) DestinationKind {
 	k := DestinationKind{Supplied: "WithDestination"}
@@ -153,7 +153,7 @@ func (o *Options) Supply(name string, p message.Publisher) {
 	}
 }
 
-// subscriberSource is what can be done with a Watermill subscriber that the program
+// subscriberSource is a Watermill subscriber that the program
 // supplies. It is the program's to close.
 func subscriberSource(at site, s *config.Subscriber) SourceKind {
 	return SourceKind{Supplied: true, Leader: s.Leader, Open: func(context.Context) (Feed, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// webhookDestination is what can be done with endpoints that take signed requests.
+// webhookDestination has endpoints that take signed requests.
 func webhookDestination(_ site, d *config.Webhook) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) { return newWebhook(d) }}
 }

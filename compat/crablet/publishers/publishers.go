@@ -25,9 +25,9 @@ const Prefix = "/api/outbox"
 // DefaultTopic is the topic of requests that name none, if it has what they are about.
 const DefaultTopic = "default"
 
-// Status is a publisher as the original has it.
+// Status is a publisher as Crablet has it.
 type Status struct {
-	Topic           string  `json:"topic,omitempty"` // in lists of several topics, which the original does not have
+	Topic           string  `json:"topic,omitempty"` // in lists of several topics, which Crablet does not have
 	PublisherName   string  `json:"publisherName"`
 	Status          string  `json:"status"`
 	LastPosition    int64   `json:"lastPosition"`
@@ -40,10 +40,10 @@ type Status struct {
 	Failed          bool    `json:"failed"`
 }
 
-// Backoff is how long a publisher has found nothing, as the original has it.
+// Backoff is how long a publisher has found nothing, as Crablet has it.
 type Backoff struct {
-	EmptyPollCount     int64 `json:"emptyPollCount"`     // looks in a row that found nothing
-	CurrentSkipCounter int64 `json:"currentSkipCounter"` // polls of the usual interval that are left out before the next look
+	EmptyPollCount     int64 `json:"emptyPollCount"`     // polls in a row that found nothing
+	CurrentSkipCounter int64 `json:"currentSkipCounter"` // polls of the usual interval that are left out before the next one
 	BackedOff          bool  `json:"backedOff"`
 }
 
@@ -74,7 +74,7 @@ func New(c *console.Console) http.Handler {
 	return mux
 }
 
-// errNotFound answers with 404 and no body, as the original does.
+// errNotFound answers with 404 and no body, as Crablet does.
 var errNotFound = errors.New("there is no such publisher")
 
 // errSeveral begins the error for a publisher that several topics have.
@@ -254,7 +254,7 @@ func (s *service) backoff(r *http.Request) (any, error) {
 	return nil, errNotFound
 }
 
-// backoffOf counts the pause before the next look in intervals, as the original does.
+// backoffOf counts the pause before the next poll in intervals, as Crablet does.
 func backoffOf(p *console.PublisherStats, now time.Time) Backoff {
 	b := Backoff{EmptyPollCount: p.EmptyLooks}
 	if left := p.NextLook.Sub(now); p.Pause > 0 && left > 0 && !p.NextLook.IsZero() {
@@ -264,7 +264,7 @@ func backoffOf(p *console.PublisherStats, now time.Time) Backoff {
 	return b
 }
 
-// statusOf is a row as the original answers it.
+// statusOf is a row as Crablet answers it.
 func statusOf(p *adapters.Progress) Status {
 	s := Status{PublisherName: p.Publisher, Status: p.Status, LastPosition: p.Position, ErrorCount: p.Errors, UpdatedAt: instant(p.UpdatedAt),
 		Active: p.Status == adapters.ProgressActive, Paused: p.Status == adapters.ProgressPaused, Failed: p.Status == adapters.ProgressFailed}

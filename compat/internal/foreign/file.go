@@ -14,9 +14,9 @@ import (
 // DefaultProfile is the profile whose keys go before others: what runs in production.
 const DefaultProfile = "prod"
 
-// Result is what an import made.
+// Result is the result of an import.
 type Result struct {
-	// Config is a configuration file for Outrider. Comments say which of the original's keys a value comes from, and which are defaults.
+	// Config is a configuration file for Outrider. Comments say which key of the source system a value comes from, and which are defaults.
 	Config []byte
 
 	// Notes are for the user to read: what could not be taken over, and what is to be done. They begin with the place in the file where

@@ -2,10 +2,8 @@ package form
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,10 +29,9 @@ func (r *redacter) line(depth int, format string, args ...any) {
 
 // structure writes the fields that are set.
 func (r *redacter) structure(v reflect.Value, depth int) {
-	for _, f := range fields(v.Type()) {
-		if !f.IsKey {
-			r.value(f.Name, f.of(v), depth)
-		}
+	all, _ := parts(v)
+	for _, p := range all {
+		r.value(p.name, p.value, depth)
 	}
 }
 
@@ -61,71 +58,44 @@ func (r *redacter) value(key string, v reflect.Value, depth int) {
 			r.line(depth, "%s:", key)
 			r.out.WriteString(inner.out.String())
 		}
-	case reflect.Map:
-		r.mapping(key, v, depth)
-	case reflect.Slice:
-		r.list(key, v, depth)
+	case reflect.Map, reflect.Slice:
+		r.collection(key, v, depth)
 	}
 }
 
-func (r *redacter) mapping(key string, v reflect.Value, depth int) {
+func (r *redacter) collection(key string, v reflect.Value, depth int) {
 	if v.Len() == 0 {
-		return
-	}
-	r.line(depth, "%s:", key)
-	values := map[string]reflect.Value{}
-	for _, k := range v.MapKeys() {
-		values[fmt.Sprint(k.Interface())] = v.MapIndex(k)
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name]
-		if k, ok := reflect.TypeAssert[Kinded](value); ok {
-			r.line(depth+1, "%s:", name)
-			r.line(depth+2, "type: %s", k.Kind())
-			r.structure(value.Elem().Elem(), depth+2)
-			continue
-		}
-		r.value(strconv.Quote(name), value, depth+1)
-	}
-}
-
-func (r *redacter) list(key string, v reflect.Value, depth int) {
-	if v.Len() == 0 {
-		if !v.IsNil() {
+		if !v.IsNil() && v.Kind() == reflect.Slice {
 			r.line(depth, "%s: []", key) // no middleware is not the default middleware
 		}
 		return
 	}
-	if f, ok := keyField(v.Type().Elem()); ok {
-		r.line(depth, "%s:", key)
-		for i := range v.Len() {
-			r.line(depth+1, "%s:", f.of(v.Index(i)))
-			r.structure(v.Index(i), depth+2)
+	all, list := parts(v)
+	if list && all[0].name == "" {
+		texts := make([]string, len(all))
+		for i, p := range all {
+			texts[i], _ = scalarText(p.value)
 		}
+		r.line(depth, "%s: [%s]", key, strings.Join(texts, ", "))
 		return
 	}
-	if v.Type().Elem().Implements(reflect.TypeFor[Kinded]()) {
-		r.line(depth, "%s:", key)
-		for i := range v.Len() {
-			r.layer(v.Index(i), depth+1)
+	r.line(depth, "%s:", key)
+	for _, p := range all {
+		switch {
+		case list: // of middleware
+			r.line(depth+1, "- %s:", p.name)
+			r.structure(p.value, depth+3)
+		case p.kind != "":
+			r.line(depth+1, "%s:", p.name)
+			r.line(depth+2, "type: %s", p.kind)
+			r.structure(p.value, depth+2)
+		case v.Kind() == reflect.Slice:
+			r.line(depth+1, "%s:", p.name)
+			r.structure(p.value, depth+2)
+		default:
+			r.value(strconv.Quote(p.name), p.value, depth+1)
 		}
-		return
 	}
-	texts := make([]string, v.Len())
-	for i := range v.Len() {
-		texts[i], _ = scalarText(v.Index(i))
-	}
-	r.line(depth, "%s: [%s]", key, strings.Join(texts, ", "))
-}
-
-// layer writes one middleware.
-func (r *redacter) layer(v reflect.Value, depth int) {
-	k, ok := reflect.TypeAssert[Kinded](v)
-	if !ok {
-		return
-	}
-	r.line(depth, "- %s:", k.Kind())
-	r.structure(v.Elem().Elem(), depth+2)
 }
 
 // scalarText writes a value that is one text; false when it is none. Strings

@@ -1,10 +1,10 @@
 package form
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,12 +39,8 @@ func (w *goWriter) value(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		w.value(v.Elem())
-	case reflect.Struct:
-		w.structure(v, "")
-	case reflect.Map:
-		w.mapping(v)
-	case reflect.Slice:
-		w.list(v)
+	case reflect.Struct, reflect.Map, reflect.Slice:
+		w.collection(v, "")
 	case reflect.String:
 		w.quoted(v.String())
 	default: // numbers and booleans
@@ -77,34 +73,65 @@ func (w *goWriter) quoted(text string) {
 	w.text.Write(b)
 }
 
-// structure writes the fields that are set; kind, if any, is its key type.
-func (w *goWriter) structure(v reflect.Value, kind string) {
-	w.text.WriteString("{")
+// collection writes a mapping or a list; kind, if any, is the value of its key type.
+func (w *goWriter) collection(v reflect.Value, kind string) {
+	all, list := parts(v)
+	brackets := "{}"
+	if list {
+		brackets = "[]"
+	}
+	w.text.WriteString(brackets[:1])
 	comma := ""
-	entry := func(name string) {
-		w.text.WriteString(comma)
-		w.quoted(name)
-		w.text.WriteString(": ")
+	if kind != "" {
+		w.entry("type")
+		w.quoted(kind)
 		comma = ", "
 	}
-	if kind != "" {
-		entry("type")
-		w.quoted(kind)
-	}
-	for _, f := range fields(v.Type()) {
-		value := f.of(v)
-		switch {
-		case f.IsKey || value.IsZero() || isDefault(value, f) && !w.full(v.Type()) && !w.full(f.Type): // an empty list that is not nil is not zero
-		case f.Lines:
-			w.errs = append(w.errs, fmt.Errorf("config: %s: the content of a file cannot be given in Go", strings.Join(append(w.path, f.Name), ".")))
-		default:
-			entry(f.Name)
-			w.path = append(w.path, f.Name)
-			w.value(value)
-			w.path = w.path[:len(w.path)-1]
+	for _, p := range all {
+		if f := p.field; f.Name != "" && w.leftOut(v.Type(), f, p.value) {
+			continue
 		}
+		w.text.WriteString(comma)
+		comma = ", "
+		w.path = append(w.path, p.name)
+		w.part(p, list)
+		w.path = w.path[:len(w.path)-1]
 	}
-	w.text.WriteString("}")
+	w.text.WriteString(brackets[1:])
+}
+
+func (w *goWriter) part(p part, list bool) {
+	item := list && p.name != "" // of middleware
+	if item {
+		w.text.WriteString("{")
+	}
+	if p.name != "" {
+		w.entry(p.name)
+	}
+	if p.kind != "" {
+		w.collection(p.value, p.kind)
+	} else {
+		w.value(p.value)
+	}
+	if item {
+		w.text.WriteString("}")
+	}
+}
+
+func (w *goWriter) entry(name string) {
+	w.quoted(name)
+	w.text.WriteString(": ")
+}
+
+// leftOut reports whether a field of a struct is not written: it has no value, or that which the file would give it.
+func (w *goWriter) leftOut(t reflect.Type, f Field, v reflect.Value) bool {
+	if v.IsZero() || isDefault(v, f) && !w.full(t) && !w.full(f.Type) { // an empty list that is not nil is not zero
+		return true
+	}
+	if f.Lines {
+		w.errs = append(w.errs, fmt.Errorf("config: %s: the content of a file cannot be given in Go", strings.Join(append(w.path, f.Name), ".")))
+	}
+	return f.Lines
 }
 
 // isDefault reports whether a field has what the file would give it. Some keys must
@@ -115,66 +142,47 @@ func isDefault(v reflect.Value, f Field) bool {
 	return reflect.DeepEqual(v.Interface(), def.Interface())
 }
 
-// mapping writes sources, destinations, headers and the like.
-func (w *goWriter) mapping(v reflect.Value) {
-	w.text.WriteString("{")
-	keys := map[string]reflect.Value{}
-	for _, k := range v.MapKeys() {
-		keys[fmt.Sprint(k.Interface())] = k
-	}
-	for i, name := range slices.Sorted(maps.Keys(keys)) {
-		if i > 0 {
-			w.text.WriteString(", ")
-		}
-		w.quoted(name)
-		w.text.WriteString(": ")
-		w.path = append(w.path, name)
-		w.registered(v.MapIndex(keys[name]))
-		w.path = w.path[:len(w.path)-1]
-	}
-	w.text.WriteString("}")
+// part is an entry of a mapping, or an item of a list.
+type part struct {
+	name  string // its key; of an item the name of its kind, if it has one
+	kind  string // the value of its key type, if it has that
+	value reflect.Value
+	field Field // of a struct
 }
 
-// registered writes a source or a destination with its type, and anything else as
-// it is.
-func (w *goWriter) registered(v reflect.Value) {
-	kinded, ok := reflect.TypeAssert[Kinded](v)
-	if v.Kind() != reflect.Interface || !ok || v.Elem().IsNil() {
-		w.value(v)
-		return
+// parts takes a struct, a map or a slice apart as the file has it: as a mapping, or as a list.
+func parts(v reflect.Value) (all []part, list bool) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, f := range fields(v.Type()) {
+			if !f.IsKey {
+				all = append(all, part{name: f.Name, value: f.of(v), field: f})
+			}
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			kind, value := kindOf(v.MapIndex(k))
+			all = append(all, part{name: fmt.Sprint(k.Interface()), kind: kind, value: value})
+		}
+		slices.SortFunc(all, func(a, b part) int { return cmp.Compare(a.name, b.name) })
+	case reflect.Slice:
+		key, byKey := keyField(v.Type().Elem())
+		for i := range v.Len() {
+			kind, value := kindOf(v.Index(i))
+			if byKey {
+				kind = key.of(value).String()
+			}
+			all = append(all, part{name: kind, value: value})
+		}
+		return all, !byKey
 	}
-	w.structure(v.Elem().Elem(), kinded.Kind())
+	return all, false
 }
 
-// list writes middleware as its name with its options, routes as a mapping by
-// name, and anything else as a list.
-func (w *goWriter) list(v reflect.Value) {
-	key, byKey := keyField(v.Type().Elem())
-	opening, closing := "[", "]"
-	if byKey {
-		opening, closing = "{", "}"
+// kindOf returns the kind of a source, a destination or middleware and its struct; of anything else no kind and the value.
+func kindOf(v reflect.Value) (kind string, value reflect.Value) {
+	if k, ok := reflect.TypeAssert[Kinded](v); ok && v.Kind() == reflect.Interface && !v.Elem().IsNil() {
+		return k.Kind(), v.Elem().Elem()
 	}
-	w.text.WriteString(opening)
-	for i := range v.Len() {
-		if i > 0 {
-			w.text.WriteString(", ")
-		}
-		item := v.Index(i)
-		kinded, isLayer := reflect.TypeAssert[Kinded](item)
-		switch {
-		case byKey:
-			w.quoted(key.of(item).String())
-			w.text.WriteString(": ")
-			w.structure(item, "")
-		case isLayer && !item.Elem().IsNil():
-			w.text.WriteString("{")
-			w.quoted(kinded.Kind())
-			w.text.WriteString(": ")
-			w.structure(item.Elem().Elem(), "")
-			w.text.WriteString("}")
-		default:
-			w.value(item)
-		}
-	}
-	w.text.WriteString(closing)
+	return "", v
 }
