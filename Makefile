@@ -124,5 +124,5 @@ lint-tests:
 		'FNR == max + 1 {print FILENAME " is longer than " max " lines: split it"; bad = 1} END {exit bad}' {} +
 
 .PHONY: bench
-bench: ## Measure Outrider beside bare loops, the stock pipeline, Debezium and River
+bench: ## Measure Outrider, bare loops, the stock pipeline, Debezium and River
 	go run ./internal/testenv/cmd/testenv -logical -- go run ./bench -write $(BENCHFLAGS)
