@@ -39,17 +39,16 @@ type GateConfig struct {
 	// ours). Called like Allow.
 	Permit func() bool
 
-	// Judge is called with what the destination returned for a batch that was sent at began, nil: all of it arrived, and returns what each
-	// message gets. nil: the same. Called like Allow.
+	// Judge is called with the result of a batch that was sent at began (nil: all of it arrived), and returns what each message gets.
+	// nil: the same. Called like Allow.
 	Judge func(address string, tickets []*Ticket, began time.Time, errs []error) []error
 
 	// SendTimeout bounds a batch none of whose messages carries a limit of its
 	// own ([lanectx.LimitOf]).
 	SendTimeout time.Duration
 
-	// Ended takes what became of messages that were offered ([Gate.Offer]). It
-	// is called without locks. Of messages that were sent it has returned before
-	// Stop does; others may still be on their way then.
+	// Ended takes the outcomes of messages that were offered ([Gate.Offer]). It is called without locks. For messages that were
+	// sent it has returned before Stop does.
 	Ended func([]Ended)
 }
 
@@ -72,13 +71,11 @@ type Gate struct {
 	idle     *sync.Cond // workers == 0
 	ended    []Ended    // to be reported when the mutex is free
 
-	// waits recycles the channels on which chains wait for their outcome. A
-	// channel goes back only after its one value was received. It is not part of the
-	// gate: the runtime refers to a pool until the second collection after its last use.
+	// waits recycles the channels on which chains wait for their outcome. A channel goes back only after its one value was received.
+	// It is a pointer because the runtime refers to a pool until the second collection after its last use.
 	waits *sync.Pool
 
-	// epoch is when the gate's clock began: it continues evenly, and a reading
-	// takes a third of the room of a time.Time.
+	// epoch is when the gate's clock began. The clock is monotonic, and a reading takes a third of the room of a time.Time.
 	epoch time.Time
 
 	// arrived counts the messages that came to wait for their turn.
@@ -127,10 +124,9 @@ func (g *Gate) Enter(t *Ticket, key string) {
 	q.push(t)
 }
 
-// Handle is the innermost handler of a lane: it waits until the outcome of
-// delivering msg is known and returns it. It returns a [outbox.Released] error
-// when the message was not sent: the lane stops, the message was withdrawn, its
-// context ended before its turn came, or an earlier call still waits.
+// Handle is the innermost handler of a lane: it waits for the outcome of delivering msg and returns it. It returns an
+// [outbox.Released] error if the message was not sent: the lane stops, the message was withdrawn, its context ended before its turn
+// came, or an earlier call still waits.
 func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 	address, err := g.Address(msg)
 	if err != nil {
@@ -154,8 +150,7 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 	return err
 }
 
-// refuses reports whether a message has no use for waiting, and what its outcome
-// is instead. Call with the mutex held.
+// refuses reports whether a message need not wait, and its outcome then. Call with the mutex held.
 func (g *Gate) refuses(t *Ticket) (refused bool, err error) {
 	switch {
 	case t.delivered.Load(): // a middleware called its handler again after success
@@ -180,8 +175,8 @@ func (g *Gate) arrive(t *Ticket, msg *message.Message, address string) {
 	}
 }
 
-// await waits for the outcome. Only a context that can really end is listened
-// to: arming a timer for every message would cost a quarter of the throughput.
+// await waits for the outcome. It observes only contexts that can end: arming a timer for every message would cost a quarter of
+// the throughput.
 func (g *Gate) await(ctx context.Context, t *Ticket, wait chan error) error {
 	if lanectx.IsQuiet(ctx) || ctx.Done() == nil {
 		return <-wait
@@ -212,8 +207,7 @@ func (g *Gate) release(t *Ticket, err error) {
 	}
 }
 
-// Leave removes a settled message; the next of its group may go. A message
-// whose chain did not wait for the outcome of sending it leaves with that.
+// Leave removes a settled message; the next of its group may go. A message that is being sent leaves with its outcome.
 func (g *Gate) Leave(t *Ticket) {
 	g.mu.Lock()
 	defer g.unlock()
@@ -239,10 +233,9 @@ const (
 	Behind          // only what is behind it
 )
 
-// Withdraw takes a part of t's group out of the gate and returns its tickets in order;
-// kept are those that stay: what is being sent, and what is before the part, which may go.
-// Chains that wait are released; chains that run are released when they get here. What
-// is being sent is not sent again if it turns out not to have been attempted: its chain is released.
+// Withdraw takes a part of t's group out of the gate and returns its tickets in order; kept are those that stay: what is being sent,
+// and what is before the part, which may go. Chains that wait are released; chains that run are released when they get here. A
+// message that is being sent is not sent again if the destination releases it: its chain is released.
 func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 	g.mu.Lock()
 	defer g.unlock()
@@ -273,8 +266,7 @@ func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 	return out, kept
 }
 
-// Kick makes the gate look again at what could be sent, after Allow or Permit
-// may answer differently.
+// Kick has the gate send what it may now, after Allow or Permit may answer differently.
 func (g *Gate) Kick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,8 +276,8 @@ func (g *Gate) Kick() {
 	}
 }
 
-// Stop ends sending: what waits is released, and Stop returns when what is
-// being sent has its outcome. Abort ends also that, though not at once.
+// Stop ends sending: what waits is released, and Stop returns when what is being sent has its outcome. Abort ends that too, though not
+// at once.
 func (g *Gate) Stop() {
 	g.mu.Lock()
 	defer g.unlock()
@@ -318,8 +310,7 @@ func (g *Gate) releaseWaiting(q *group) {
 // Abort cancels the deliveries in flight; their outcome is unknown.
 func (g *Gate) Abort() { g.abort() }
 
-// advance lets the group's front go if it waits and is not in line yet, and
-// forgets an empty group. Call with the mutex held.
+// advance puts the group in line if its front waits, and forgets an empty group. Call with the mutex held.
 func (g *Gate) advance(q *group) {
 	if q.line != nil {
 		return

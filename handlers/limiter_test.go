@@ -34,9 +34,9 @@ func (l *Limiter) fill(addresses ...string) {
 }
 
 func (l *Limiter) state() (free, waiting int) {
-	l.places.mu.Lock()
-	defer l.places.mu.Unlock()
-	return l.free, len(l.places.line)
+	l.permits.mu.Lock()
+	defer l.permits.mu.Unlock()
+	return l.free, len(l.permits.line)
 }
 
 func TestLanesShareAPlaceFairly(t *testing.T) {
@@ -150,7 +150,7 @@ func TestNobodyIsAContenderOfThemselves(t *testing.T) {
 // than its own; a place that becomes free goes to whoever is in line, of any of them.
 func TestLimitersSharePlaces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		places := new(Places)
+		places := new(Permits)
 		limiters := []*Limiter{places.Limiter(1, false), places.Limiter(3, false)}
 		all := make([]*bench, len(limiters))
 		for i, limiter := range limiters {

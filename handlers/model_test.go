@@ -64,7 +64,7 @@ type outage struct {
 func newModel(s *scenario) *model {
 	m := &model{scenario: s, outstanding: map[string]int{},
 		stopping: map[int]bool{}, stopped: map[int]bool{}, down: s.outages}
-	places := new(Places)
+	places := new(Permits)
 	for i := range s.gates {
 		limiter := places.Limiter(s.ordering.MaxRequests, s.shared)
 		if i > 0 && !s.apart { // all gates are lanes of one route
@@ -325,14 +325,14 @@ func (m *model) checkLiveness() {
 
 func (m *model) checkPipe(i int, g *Gate, p *pipe) {
 	l := m.limiters[i]
-	l.places.mu.Lock()
-	defer l.places.mu.Unlock()
+	l.permits.mu.Lock()
+	defer l.permits.mu.Unlock()
 	switch {
 	case len(p.ready) == 0 || g.stopped:
 	case p.refused && m.allowance("") == AllowAll && m.allowance(p.address) == AllowAll:
 		m.failf("%d groups wait at gate %d for %q, which takes everything", len(p.ready), i, p.address)
 	case !g.startable(p):
-	case g.ordering.Unit == adapters.UnitWave || l.places.free > 0 && l.allows(l.taken[p.address], l.free):
+	case g.ordering.Unit == adapters.UnitWave || l.permits.free > 0 && l.allows(l.taken[p.address], l.free):
 		m.failf("%d groups wait at gate %d for %q with %d places free", len(p.ready), i, p.address, l.free)
 	}
 }

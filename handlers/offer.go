@@ -20,8 +20,7 @@ type Offered struct {
 	err     error // why it has none
 }
 
-// Ended is what became of an offered message: the error that [Gate.Handle]
-// would have returned.
+// Ended is the outcome of an offered message: the error that [Gate.Handle] would have returned.
 type Ended struct {
 	Ticket  *Ticket
 	Message *message.Message
@@ -63,8 +62,7 @@ func (g *Gate) Address(msg *message.Message) (address string, err error) {
 	return address, nil
 }
 
-// wake ends the wait of a ticket: its chain gets the error, or it is put down to
-// be told. Call with the mutex held.
+// wake ends the wait of a ticket: its chain gets the error, or it is kept for unlock to report. Call with the mutex held.
 func (g *Gate) wake(t *Ticket, err error) {
 	w, msg := t.wait, t.msg
 	t.wait, t.msg = nil, nil
@@ -75,8 +73,7 @@ func (g *Gate) wake(t *Ticket, err error) {
 	g.ended = append(g.ended, Ended{t, msg, err})
 }
 
-// unlock frees the mutex and reports on another goroutine what was put down: the
-// caller may hold locks of its own.
+// unlock frees the mutex and reports the outcomes of offered messages on another goroutine: the caller may hold locks.
 func (g *Gate) unlock() {
 	ended := g.ended
 	g.ended = nil
@@ -86,9 +83,8 @@ func (g *Gate) unlock() {
 	}
 }
 
-// Reserve marks a message as being sent outside of the gate (the
-// poison destination gets it): it keeps its place until [Gate.Return], as if it
-// were in a batch. It returns false for one that is being sent, or is gone.
+// Reserve marks a message as being sent outside of the gate, to the poison destination: it keeps its place in the group until
+// [Gate.Return], as if it were in a batch. It returns false for one that is being sent, or is gone.
 func (g *Gate) Reserve(t *Ticket) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

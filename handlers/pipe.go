@@ -14,12 +14,12 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// pipe is what goes to one address: the groups whose front waits for it. Under
-// UnitWave it has one worker, under UnitGroup as many as the limiter grants.
+// pipe has the groups whose front waits for one address. Under UnitWave it has one worker, under UnitGroup as many as the
+// limiter permits.
 type pipe struct {
 	gate     *Gate
 	address  string
-	inLine   *Limiter // for a place of it; guarded by the mutex of its places
+	inLine   *Limiter // for a permit of it; guarded by the mutex of its permits
 	ready    []*group
 	workers  int
 	starting bool      // a worker was started and has not taken its batch yet
@@ -37,7 +37,7 @@ type batch struct {
 	limit   time.Duration
 }
 
-// ready puts a group, whose front waits, in line for its address.
+// ready puts a group whose front waits in line for its address.
 func (g *Gate) ready(q *group, address string) {
 	if g.stopped {
 		return
@@ -56,7 +56,7 @@ func (g *Gate) ready(q *group, address string) {
 	g.start(p)
 }
 
-// unready takes a group out of line because its front waits no longer.
+// unready takes a group out of line.
 func (g *Gate) unready(q *group) {
 	p := q.line
 	if p == nil {
@@ -73,13 +73,12 @@ func (g *Gate) forget(p *pipe) {
 	if p.workers == 0 && len(p.ready) == 0 {
 		delete(g.pipes, p.address)
 		if g.ordering.Unit == adapters.UnitGroup {
-			g.cfg.Limiter.leave(p)
+			g.cfg.Limiter.cancel(p)
 		}
 	}
 }
 
-// start begins a worker when there is work and room for one. The batch is
-// taken by the worker itself: what becomes ready until it runs goes along.
+// start begins a worker if there is work and room for one. The worker itself takes the batch, with all that is ready when it runs.
 func (g *Gate) start(p *pipe) {
 	if !g.startable(p) {
 		return
@@ -89,8 +88,7 @@ func (g *Gate) start(p *pipe) {
 	}
 }
 
-// serve uses a place that the limiter has given to the pipe; false: there is
-// no use for it any more.
+// serve uses a permit that the limiter has granted; false: the pipe does not need it any more.
 func (g *Gate) serve(p *pipe) (used bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +98,7 @@ func (g *Gate) serve(p *pipe) (used bool) {
 	return used
 }
 
-// startable reports whether the pipe has use for one more worker.
+// startable reports whether the pipe can use one more worker.
 func (g *Gate) startable(p *pipe) bool {
 	if len(p.ready) == 0 || p.starting || p.refused || g.stopped {
 		return false
@@ -108,7 +106,7 @@ func (g *Gate) startable(p *pipe) bool {
 	return p.workers == 0 || g.ordering.Unit == adapters.UnitGroup
 }
 
-// begin starts a worker, which has its place of the limiter.
+// begin starts a worker, which has its permit.
 func (g *Gate) begin(p *pipe) {
 	p.starting = true
 	p.workers++
@@ -142,10 +140,9 @@ func (g *Gate) conclude(p *pipe, b *batch, errs []error) {
 	}
 }
 
-// gather lets the chains that are ready to run come to the gate before a batch
-// is made, for as long as that brings more: a worker is scheduled right after
-// the first message that wants one, and would leave with that alone. Nothing is
-// waited for, so a message that comes alone goes at once.
+// gather lets chains that are ready to run come to the gate before a batch is made, as long as that brings more: a worker is
+// scheduled right after the first message that needs one, and would leave with that alone. It does not wait, so a message that comes
+// alone goes at once.
 func (g *Gate) gather() {
 	most := int64(g.ordering.MaxMessages)
 	if most == 1 {
@@ -179,7 +176,7 @@ func (g *Gate) take(p *pipe, b *batch) bool {
 	g.spare = append(g.spare, b)
 	p.workers--
 	if contended {
-		// The place goes to the pipe that waits for it; this one gets in line.
+		// The permit goes to the pipe that waits for it; this one gets in line.
 		g.start(p)
 	} else {
 		p.refused = true
@@ -217,7 +214,7 @@ func (g *Gate) fill(p *pipe, b *batch) {
 	p.ready = kept
 }
 
-// add puts the group's leading run into the batch and returns its length.
+// add puts the group's leading messages into the batch and returns how many.
 func (g *Gate) add(b *batch, q *group, one bool) int {
 	before := len(b.tickets)
 	now := g.clock()
@@ -283,11 +280,9 @@ func sameError(n int, err error) []error {
 	return errs
 }
 
-// complete gives every message its outcome and lets the groups continue.
-// Delivered messages are out of the way at once: the next batch does not wait
-// for their chains to return. Released ones were collateral damage: they stay
-// where they are, unless they are lost or recalled or nothing at all was attempted. It returns what is to be
-// told of messages that were offered.
+// complete gives every message its outcome and lets the groups continue. Delivered messages leave at once: the next batch does not
+// wait for their chains to return. Released messages stay where they are, unless they are lost or recalled or no message was
+// attempted. It returns the outcomes of messages that were offered.
 func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 	collateral, delivered := attempted(errs), errs == nil || slices.Contains(errs, nil)
 	g.mu.Lock()

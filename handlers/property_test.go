@@ -363,8 +363,8 @@ func (m *model) checkEnd() {
 		}
 	}
 	for _, l := range m.limiters {
-		if free, waiting := l.state(); free != m.scenario.ordering.MaxRequests || l.places.free != free || waiting != 0 {
-			m.failf("%d places of %d are free, %d of all, %d lanes wait", free, m.scenario.ordering.MaxRequests, l.places.free, waiting)
+		if free, waiting := l.state(); free != m.scenario.ordering.MaxRequests || l.permits.free != free || waiting != 0 {
+			m.failf("%d places of %d are free, %d of all, %d lanes wait", free, m.scenario.ordering.MaxRequests, l.permits.free, waiting)
 		}
 	}
 }

@@ -14,11 +14,9 @@ type Stall struct {
 	Down    bool // the front waits for an address that is down or hangs
 }
 
-// Stalled returns the groups whose front is away, being sent since before slow,
-// or waiting for an address that Allow refuses, or that has completed nothing
-// since before slow. Whether a front that is away is stalled, or just on its way through
-// its chain, is for the caller to decide. A message without a group is one by
-// itself, but is not returned while it is away.
+// Stalled returns the groups whose front is away, being sent since before slow, or waiting for an address that Allow refuses, or that
+// has completed nothing since before slow. The caller decides whether a front that is away is stalled or running through its
+// chain. A message without a group is a group of its own, but is not returned while it is away.
 func (g *Gate) Stalled(slow time.Time) []Stall {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,8 +53,7 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 	return out
 }
 
-// Front returns the first message of the group that has not left, nil if there
-// is none.
+// Front returns the first message of the group that has not left; nil: none.
 func (g *Gate) Front(key string) *Ticket {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,8 +63,7 @@ func (g *Gate) Front(key string) *Ticket {
 	return nil
 }
 
-// Last returns the last message of the group that has not left, nil if there is
-// none.
+// Last returns the last message of the group that has not left; nil: none.
 func (g *Gate) Last(key string) *Ticket {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,8 +77,8 @@ func (g *Gate) Last(key string) *Ticket {
 	return nil
 }
 
-// abandonAfter is how long a destination may take to return after Abort. Code that ignores its context is left behind: it keeps its batch and its
-// place, and what it returns one day is the outcome of nothing any more.
+// abandonAfter is how long a destination may take to return after Abort. Code that ignores its context is left behind with its batch
+// and its permit, and what it returns later is ignored.
 const abandonAfter = time.Second
 
 // awaitWorkers waits until no worker delivers, or for a while after Abort. Call with the mutex held.

@@ -18,9 +18,8 @@ const (
 	gone                 // delivered, left or withdrawn
 )
 
-// Ticket is a message's place in its group. It is embedded in what the router
-// keeps per message, and its zero value is ready for [Gate.Enter], once: the
-// gate may still look at it when the message's chain has returned.
+// Ticket is a message in its group. The router embeds it in what it keeps per message. Its zero value is ready for [Gate.Enter],
+// once: the gate may still read it when the message's chain has returned.
 type Ticket struct {
 	// Owner leads back from a withdrawn ticket to what embeds it.
 	Owner any
@@ -65,19 +64,17 @@ func (t *Ticket) Failed() (address string, failed bool) {
 // failed the message were delivered: then the address works.
 func (t *Ticket) AmongDelivered() bool { return t.among }
 
-// group is the queue of the messages of one group that are not settled, in
-// the order in which they entered. The whole rule of order is here: a message
-// may be sent only when it is at the front, or directly behind messages that go
-// out before it in the same batch.
+// group is the queue of the messages of one group that are not settled, in the order in which they entered. The rule of order: a
+// message may be sent only at the front, or directly behind messages of the same batch.
 type group struct {
 	key   string
 	queue []*Ticket // from head on; nil: has left from behind the front
 	head  int       // the front, unless the queue is empty
-	line  *pipe     // where it stands in line: its front waits for that address
+	line  *pipe     // its front waits in line for that address
 }
 
-// push appends a ticket. Room at the beginning is used again when it is half
-// of the whole, so that a long queue is not moved for every message.
+// push appends a ticket. Room at the beginning is used again if it is half of the whole, so that a long queue is not moved for
+// every message.
 func (g *group) push(t *Ticket) {
 	t.group = g
 	if g.head > 0 && g.head >= len(g.queue)/2 && len(g.queue) == cap(g.queue) {
@@ -96,8 +93,7 @@ func (g *group) front() *Ticket {
 	return g.queue[g.head]
 }
 
-// remove takes out a ticket for good, from wherever it is: the front may stand
-// still for long, and what leaves behind it must not be kept in memory.
+// remove takes out a ticket, wherever it is: the front may not move for long, and what leaves behind it must not stay in memory.
 func (g *group) remove(t *Ticket) {
 	t.state = gone
 	g.queue[g.head+slices.Index(g.queue[g.head:], t)] = nil

@@ -116,7 +116,7 @@ func (d *Dedupe) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		if msg.UUID == "" {
 			return h(msg)
 		}
-		return d.pass(msg, h)
+		return d.handle(msg, h)
 	}
 }
 
@@ -147,7 +147,7 @@ func DedupeMemory(limit int, logger *slog.Logger) adapters.DedupeStore {
 }
 
 // pass waits for the message's turn, asks the store, and lets it through.
-func (d *Dedupe) pass(msg *message.Message, h message.HandlerFunc) (produced []*message.Message, err error) {
+func (d *Dedupe) handle(msg *message.Message, h message.HandlerFunc) (produced []*message.Message, err error) {
 	parent := msg.Context()
 	attempt, onLane := outbox.AttemptOf(parent)
 	event, ctx := d.eventOf(msg, attempt), parent
@@ -166,7 +166,7 @@ func (d *Dedupe) pass(msg *message.Message, h message.HandlerFunc) (produced []*
 		return nil, skipDuplicate(onLane)
 	}
 	delivered := false
-	defer func() { d.turns.leave(event, delivered) }()
+	defer func() { d.turns.end(event, delivered) }()
 	if delivered, err = d.seen(ctx, event); err != nil {
 		return nil, notAsked(ctx, onLane, err)
 	}

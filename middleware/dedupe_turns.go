@@ -84,7 +84,7 @@ func (t *turns) wait(ctx context.Context, event adapters.EventRef, me *caller) (
 
 // leave ends the turn of a message. If it was delivered, those that wait are
 // duplicates; otherwise the one with the lowest place is next.
-func (t *turns) leave(event adapters.EventRef, delivered bool) {
+func (t *turns) end(event adapters.EventRef, delivered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	same := t.events[event]

@@ -69,14 +69,14 @@ type wired struct {
 	manager  *ownership.Manager  // of its lanes
 	reader   *reading.Reader     // of a log table
 	claimer  *claiming.Claimer   // of a queue
-	pace     *polling.Pace       // of one with a pace of its own
+	pace     *polling.RoutePoll  // of one with a pace of its own
 	listener *listening.Listener // of a subscriber
 }
 
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
-	k := r.managerOf(def.State)
-	w := &wired{manager: k, Route: k.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
+	m := r.managerOf(def.State)
+	w := &wired{manager: m, Route: m.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:
@@ -97,9 +97,9 @@ func (r *Router) add(def Route) {
 }
 
 func (r *Router) managerOf(store adapters.StateStore) *ownership.Manager {
-	for _, k := range r.managers {
-		if k.Store == store {
-			return k
+	for _, m := range r.managers {
+		if m.Store == store {
+			return m
 		}
 	}
 	cfg := ownership.Config{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
@@ -107,9 +107,9 @@ func (r *Router) managerOf(store adapters.StateStore) *ownership.Manager {
 	if r.cfg.Before != nil {
 		cfg.Before = func(ctx context.Context, routes []string) map[string]error { return r.cfg.Before(ctx, store, routes) }
 	}
-	k := ownership.New(cfg)
-	r.managers = append(r.managers, k)
-	return k
+	m := ownership.New(cfg)
+	r.managers = append(r.managers, m)
+	return m
 }
 
 func (r *Router) readerOf(def Route) *reading.Reader {
@@ -166,9 +166,9 @@ func (r *Router) backoffsOf(source any) (out []*polling.Backoff) {
 
 // Notice has what operators have written into a state store noticed at once, and not with the next renewal of the lease.
 func (r *Router) Notice(store adapters.StateStore) {
-	for _, k := range r.managers {
-		if k.Store == store {
-			k.RenewNow()
+	for _, m := range r.managers {
+		if m.Store == store {
+			m.RenewNow()
 		}
 	}
 }
@@ -237,8 +237,8 @@ func (r *Router) roomFreed() {
 // allStopped returns why none of the routes can run; nil while some can.
 func (r *Router) allStopped() error {
 	var errs []error
-	for _, k := range r.managers {
-		err := k.AllStopped()
+	for _, m := range r.managers {
+		err := m.AllStopped()
 		if err == nil {
 			return nil
 		}

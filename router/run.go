@@ -23,12 +23,12 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 	joined := 0
 	defer func() {
-		for _, k := range r.managers[:joined] {
-			k.Leave()
+		for _, m := range r.managers[:joined] {
+			m.Leave()
 		}
 	}()
-	for _, k := range r.managers {
-		if err := k.Join(ctx); err != nil {
+	for _, m := range r.managers {
+		if err := m.Join(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil // asked to stop before it began: that is no failure
 			}
@@ -58,19 +58,19 @@ func (r *Router) work(ctx context.Context) error {
 	defer stopListening()
 	var readers, settlers sync.WaitGroup
 	failed := make(chan error, 2*len(r.managers)+len(r.listeners))
-	for _, k := range r.managers {
-		settlers.Go(func() { k.Settler.Run(settling) })
-		settlers.Go(func() { k.KeepLease(settling) })
+	for _, m := range r.managers {
+		settlers.Go(func() { m.Settler.Run(settling) })
+		settlers.Go(func() { m.KeepLease(settling) })
 	}
 	ready := true
-	for _, k := range r.managers {
-		pause, err := k.AcquireAll(reading)
+	for _, m := range r.managers {
+		pause, err := m.AcquireAll(reading)
 		if err != nil {
 			failed <- err
 			ready = false
 		}
 		readers.Go(func() {
-			if err := k.AcquireLanes(reading, pause); err != nil {
+			if err := m.AcquireLanes(reading, pause); err != nil {
 				failed <- err
 			}
 		})
@@ -112,19 +112,19 @@ func (r *Router) drain() error {
 	defer cancel()
 	sessions := map[*ownership.Manager][]*lane.Session{}
 	var ending sync.WaitGroup
-	for _, k := range r.managers {
-		sessions[k] = k.Drain()
-		for _, s := range sessions[k] {
+	for _, m := range r.managers {
+		sessions[m] = m.Drain()
+		for _, s := range sessions[m] {
 			ending.Go(func() { s.Stop(ctx) })
 		}
 	}
 	ending.Wait()
 	var errs []error
 	var stopped []*lane.Session
-	for _, k := range r.managers {
-		k.Wait()
-		stopped = append(stopped, k.Sessions()...)
-		if err := k.Settler.Finish(ctx, r.cfg.DrainTimeout); err != nil {
+	for _, m := range r.managers {
+		m.Wait()
+		stopped = append(stopped, m.Sessions()...)
+		if err := m.Settler.Finish(ctx, r.cfg.DrainTimeout); err != nil {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
 		}
 	}

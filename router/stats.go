@@ -84,8 +84,8 @@ func (r *Router) Problems() []string {
 			out = append(out, "results cannot be written to a queue's table "+route)
 		}
 	}
-	for _, k := range r.managers {
-		if k.Settler.Outage.Lasts() {
+	for _, m := range r.managers {
+		if m.Settler.Outage.Lasts() {
 			out = append(out, "progress cannot be written to the state store")
 		}
 	}

@@ -1,5 +1,5 @@
-// Package claiming feeds lanes from a queue table whose rows are claimed: it claims,
-// hands out, extends, and writes what became of the rows.
+// Package claiming feeds lanes from a queue table whose rows are claimed: it claims, hands out and extends rows, and writes their
+// results.
 package claiming
 
 import (
@@ -27,19 +27,18 @@ type Limits struct {
 	Recover  time.Duration
 }
 
-// Claimer claims rows of one queue for all routes that use it, and gives each to
-// the first route that matches it.
+// Claimer claims rows of one queue for all routes that use it, and gives each to the first route that matches it.
 type Claimer struct {
 	Queue   adapters.Queue
 	log     *slog.Logger
 	budget  *memory.Budget
 	drain   time.Duration  // for a claim, and for the last results
-	poll    polling.Config // of the poll under way
+	poll    polling.Config // of the current poll
 	Backoff *polling.Backoff
 	claims  Limits
 	routes  []*lane.Route
 	ledger  *ledger
-	Settler *settling.Settler // writes what became of the rows
+	Settler *settling.Settler // writes the results
 
 	wake    chan struct{}
 	starved atomic.Bool    // there was no room: wake when there is
@@ -56,13 +55,13 @@ type Claimer struct {
 	handing  handing
 	hot      hotPath
 
-	whole   time.Time // what was committed before is to be looked at before a long pause
+	whole   time.Time // what was committed before then has to be seen before a long pause
 	wanting wanting
 
 	unmatched, lost, recovered atomic.Int64
 }
 
-// Config is what a claimer needs beside its queue.
+// Config of a claimer.
 type Config struct {
 	Poll           polling.Config
 	Claims         Limits
@@ -90,14 +89,14 @@ func New(queue adapters.Queue, cfg Config) *Claimer {
 	return c
 }
 
-// resultsAtOnce is how many results of claimed rows are written at once. With many
-// more in one statement claims would run out of room while it lasts.
+// resultsAtOnce is how many results are written at once. With many more in one statement, claims would run out of room while it
+// runs.
 const resultsAtOnce = 2000
 
 // Add has the claimer claim for a route.
 func (c *Claimer) Add(rt *lane.Route) { c.routes = append(c.routes, rt) }
 
-// First is the name of its first route, which stands for all in messages.
+// First is the name of its first route, by which messages name the claimer.
 func (c *Claimer) First() string { return c.routes[0].Name }
 
 // Run polls until ctx ends.
@@ -133,7 +132,7 @@ func (c *Claimer) Run(ctx context.Context) {
 		}
 		more := false
 		if err == nil && got.rows == 0 && !got.full {
-			pause, more = c.lookOn(pause)
+			pause, more = c.continueSoon(pause)
 		}
 		if rang := c.wait(ctx, pause, wake, wakes); !rang || !more {
 			c.whole = time.Now()
@@ -141,8 +140,7 @@ func (c *Claimer) Run(ctx context.Context) {
 	}
 }
 
-// begin takes over the settings of the poll that begins. Polls at a fixed interval are
-// not hurried by room.
+// begin takes over the settings of the poll that begins. Room does not hurry polls at a fixed interval.
 func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool) {
 	poll, fresh := c.Backoff.Poll()
 	if c.poll = poll; fresh {
@@ -154,7 +152,7 @@ func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool
 	return c.wake, false
 }
 
-// wait waits, and reports whether it did so until the pause was over. Rows that were committed here are claimed meanwhile.
+// wait waits, and reports whether the pause was over. Meanwhile it claims rows that were committed here.
 func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-chan struct{}) (rang bool) {
 	over := time.Now().Add(pause)
 	for {
@@ -178,28 +176,28 @@ func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-c
 	}
 }
 
-// outcome is what a claim came to.
+// outcome is the result of a claim.
 type outcome struct {
 	rows int       // that are on their way into lanes
 	full bool      // nothing was asked for: there is no room, or no lane is ours
-	next time.Time // when something that was left out may be claimed; zero: unknown
+	next time.Time // when an exclusion ends; zero: unknown
 }
 
-// claim claims what there is room for and hands it out to the lanes. The statement
-// is not cancelled on the way: what it claimed would be stuck.
+// claim claims as many rows as there is room for and hands them out to the lanes. The statement is never cancelled: what it claimed
+// would be stuck.
 func (c *Claimer) claim(ctx context.Context) (outcome, error) {
-	c.starved.Store(true)      // before looking: room that appears meanwhile wakes
-	number := c.ledger.begin() // before looking, too: a lane that is given up waits for claims that may know it
+	c.starved.Store(true)      // first: room that appears meanwhile wakes
+	number := c.ledger.begin() // first, too: a lane that is given up waits for claims that may know it
 	w := c.wanted()
 	limit := c.limit(time.Now(), w.any)
 	if limit == 0 {
 		c.ledger.asked(false)
 		return outcome{full: true}, nil
 	}
-	except := c.ledger.except(time.Now(), c.claims.PerGroup)
-	c.starved.Store(w.spent || except.held) // what is left out now may be claimed after a settle
-	if len(except.groups)+len(except.rows) > maxExcept {
-		c.handOut(w, nil, number) // it brings nothing, so nothing is left out for its sake
+	except := c.ledger.exclusions(time.Now(), c.claims.PerGroup)
+	c.starved.Store(w.spent || except.held) // rows that are excluded now may be claimed after a settle
+	if len(except.groups)+len(except.rows) > maxExcluded {
+		c.handOut(w, nil, number) // it brings nothing, so nothing is excluded for its sake
 		c.starved.Store(true)
 		return outcome{full: true}, nil
 	}
@@ -223,9 +221,8 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	return outcome{rows: len(placings), next: except.next}, err
 }
 
-// maxExcept bounds what is left out of claims. With more than that, claims wait
-// until some of it may be claimed again.
-const maxExcept = 1 << 16
+// maxExcluded bounds what is excluded from claims. With more, claims wait until some of it may be claimed again.
+const maxExcluded = 1 << 16
 
 // AddStats adds what the claimer knows of a route to its counters.
 func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
@@ -237,8 +234,7 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 	s.StateError = cmp.Or(s.StateError, c.ledger.refusal())
 }
 
-// Flush writes the last results: afterwards nothing is marked as claimed by us.
-// A database that is away for a moment is tried again until drain ends.
+// Flush writes the last results: afterwards nothing is marked as claimed by us. It tries again until drain ends.
 func (c *Claimer) Flush(drain context.Context) error {
 	if err := c.Settler.Finish(drain, c.drain); err != nil {
 		return fmt.Errorf("the last results could not be written to the queue's table: %d rows stay marked as being processed "+
@@ -247,8 +243,7 @@ func (c *Claimer) Flush(drain context.Context) error {
 	return nil
 }
 
-// limit is how many rows may be claimed now. Little room is not worth a claim,
-// unless there has been no more for a while.
+// limit is how many rows may be claimed now. Little room is not worth a claim, unless there has been no more for a while.
 func (c *Claimer) limit(now time.Time, open bool) int {
 	held := c.ledger.size()
 	if held >= c.claims.InMemory/2 || !open {
@@ -274,7 +269,7 @@ func (c *Claimer) limit(now time.Time, open bool) int {
 	return max(min(room, c.batch, affordable), 0)
 }
 
-// overhead is what a row of the costliest route takes beside its payload.
+// overhead is the memory of a row without its payload, for the costliest route.
 func (c *Claimer) overhead() (most int64) {
 	for _, rt := range c.routes {
 		most = max(most, rt.Overhead())
@@ -285,9 +280,9 @@ func (c *Claimer) overhead() (most int64) {
 // smallClaim is the size from which claims grow, where Poll.Batch allows that.
 const smallClaim = 128
 
-// grow doubles the next claim after one that came back full, up to Poll.Batch. One that brought a quarter keeps its size: the bound of
-// a table may have been in the way. Otherwise the next one begins small: until a claim is back there is nothing to deliver.
-// Polls at a fixed interval take what they may at once.
+// grow doubles the next claim after one that was full, up to Poll.Batch. After one that brought a quarter the size stays: the limit of
+// a table may have bounded it. Otherwise the next one is small: nothing is delivered while a claim runs. Polls at a fixed
+// interval are as large as they may be.
 func (c *Claimer) grow(rows, limit int) {
 	switch {
 	case c.poll.Fixed():

@@ -9,25 +9,25 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// exceptions are what a claim leaves out.
-type exceptions struct {
+// exclusions are what a claim excludes.
+type exclusions struct {
 	groups []string
 	rows   []*adapters.Claim
 	next   time.Time // when the first of them ends; zero: none is planned
-	held   bool      // something is left out until rows that are in memory are settled
+	held   bool      // something is excluded until rows that are in memory are settled
 }
 
-// except returns what a claim that has begun leaves out: what is in backoff or on its way back, and
-// groups that have as much in memory as one may.
-func (l *ledger) except(now time.Time, perGroup int) exceptions {
+// exclusions returns what a claim that has begun excludes: rows and groups that are in backoff or on their way back, and groups that have
+// as many rows in memory as they may.
+func (l *ledger) exclusions(now time.Time, perGroup int) exclusions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := exceptions{}
-	for k, v := range l.left {
+	out := exclusions{}
+	for k, v := range l.excluded {
 		end := v.end()
 		over := v.returning == 0 && !now.Before(end)
-		if over && v.unknown <= l.placed {
-			delete(l.left, k)
+		if over && v.unknownTo <= l.placed {
+			delete(l.excluded, k)
 			continue
 		}
 		out.held = out.held || v.returning > 0
@@ -44,74 +44,70 @@ func (l *ledger) except(now time.Time, perGroup int) exceptions {
 		}
 	}
 	for g, n := range l.groups {
-		if n >= perGroup && l.left[leaveKey{group: g}] == nil {
+		if n >= perGroup && l.excluded[exclusionKey{group: g}] == nil {
 			out.groups, out.held = append(out.groups, g), true
 		}
 	}
 	return out
 }
 
-// release puts everything back that a session leaves unfinished. Call with the
-// session's mutex held.
+// release puts back what a session leaves unfinished. Call with the session's mutex held.
 func (l *ledger) release(s *lane.Session) {
 	l.mu.Lock()
 	l.endSession(s)
-	for _, h := range l.held {
+	for _, h := range l.rows {
 		if h.item != nil && h.item.Session == s {
 			l.end(ending{h: h, outcome: outbox.OutcomeReleased})
 		}
 	}
 	l.mu.Unlock()
-	l.note(true)
+	l.notify(true)
 }
 
-// leaveOutEvicted leaves a group out to make room, until then or until an address is
-// back.
-func (l *ledger) leaveOutEvicted(key leaveKey, until time.Time) {
+// excludeEvicted excludes a group to make room, until a time or until an address is back.
+func (l *ledger) excludeEvicted(key exclusionKey, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaving(key, time.Time{}).evictedUntil = until
+	l.exclude(key, time.Time{}).evictedUntil = until
 }
 
-// readmit ends what was left out to make room.
+// readmit ends exclusions that made room.
 func (l *ledger) readmit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, v := range l.left {
+	for _, v := range l.excluded {
 		v.evictedUntil = time.Time{}
 	}
 }
 
-// stale returns the claims that were made or extended before then and are still
-// wanted.
+// stale returns the claims that were made or extended before a time and are still needed.
 func (l *ledger) stale(then time.Time) []*adapters.Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []*adapters.Claim
-	for c, h := range l.held {
-		if h.since.Before(then) && !h.left {
+	for c, h := range l.rows {
+		if h.since.Before(then) && !h.abandoned {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// extended notes that claims were extended at a time, but for the lost ones. It
-// returns the items of those. A claim that is lost before it got into a lane enters none,
-// nor does what is behind it.
+// extended notes that claims were extended at a time, except the lost ones, whose items it returns. A claim that is lost before it
+// got into a lane enters none, nor does what is behind it.
 func (l *ledger) extended(claims, lost []*adapters.Claim, at time.Time) []*lane.Item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range claims {
-		if h := l.held[c]; h != nil {
+		if h := l.rows[c]; h != nil {
 			h.since = at
 		}
 	}
 	var out []*lane.Item
 	for _, c := range lost {
-		h := l.held[c]
+		h := l.rows[c]
 		switch {
-		case h == nil || h.state != rowOpen: // what became of it is being written
+		case h == nil || h.state != rowOpen: // its result is being written
 		case h.item != nil:
 			out = append(out, h.item)
 		default:
@@ -121,9 +117,8 @@ func (l *ledger) extended(claims, lost []*adapters.Claim, at time.Time) []*lane.
 	return out
 }
 
-// forget drops a claim that is no longer ours, without a result. The rows
-// behind it go back; nothing of the group is claimed before that.
-func (l *ledger) forget(h *holding) {
+// forget drops a claim that is no longer ours, without a result. The rows behind it go back; until then its group is excluded.
+func (l *ledger) forget(h *claimedRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.state == rowOpen {
@@ -132,17 +127,16 @@ func (l *ledger) forget(h *holding) {
 }
 
 // lose is forget for an open row. Call with the mutex held.
-func (l *ledger) lose(h *holding) {
-	l.leaving(h.key, time.Time{})
+func (l *ledger) lose(h *claimedRow) {
+	l.exclude(h.key, time.Time{})
 	l.drop(h)
 }
 
-// oldest is when the oldest row in a lane of the route was created; zero: there
-// is none, or rows do not say.
+// oldest is when the oldest row in a lane of the route was created; zero: there is none, or it is not known.
 func (l *ledger) oldest(r *lane.Route) (created time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.held {
+	for _, h := range l.rows {
 		if h.item == nil || h.item.Session.Route != r {
 			continue
 		}
@@ -153,9 +147,9 @@ func (l *ledger) oldest(r *lane.Route) (created time.Time) {
 	return created
 }
 
-// underWay is which claims are under way: one whose statement runs, and the one before
-// it whose rows are being handed out. It is part of the ledger, and guarded by its mutex.
-type underWay struct {
+// inFlight has the claims in flight: one whose statement runs, and the one before it whose rows are being handed out. It is part of the
+// ledger, and guarded by its mutex.
+type inFlight struct {
 	claims  uint64        // number of the last claim that has begun
 	asking  bool          // it is not known yet what that one brings
 	placing bool          // rows of the one before, or of that one, are being handed out
@@ -172,7 +166,7 @@ func (l *ledger) begin() uint64 {
 	return l.claims
 }
 
-// asked notes what the claim brought: rows that are handed out now, or nothing.
+// asked notes whether the claim brought rows, which are handed out now.
 func (l *ledger) asked(rows bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,8 +182,8 @@ func (l *ledger) handedOut(claim uint64) {
 	l.over(claim)
 }
 
-// over notes that a claim and those before it are over, and wakes those who wait. Call with the mutex held.
-func (u *underWay) over(claim uint64) {
+// over notes that a claim and those before it are over, and wakes what waits for them. Call with the mutex held.
+func (u *inFlight) over(claim uint64) {
 	if u.placed = claim; !u.asking && !u.placing {
 		u.placed = u.claims
 	}

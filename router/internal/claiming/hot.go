@@ -18,15 +18,15 @@ type Hot struct {
 	SkipRecent time.Duration // claims leave younger rows to the hot path, once it is in use
 }
 
-// Rows that the hot path has left to claims are looked for soon: until they are claimed, what comes later in their groups is left to claims,
-// too. The pauses between such claims double while they bring nothing, as when a group is paused.
+// Rows that the hot path has left to claims are claimed soon: until then, what comes later in their groups is left to claims, too. The
+// pauses between such claims double while they bring nothing, for example because a group is paused.
 const (
 	hotPause    = 20 * time.Millisecond
 	longHotRest = time.Second
 )
 
-// hotPath is the queue of rows that were committed and wait for the claimer. It takes them between two claims, so no statement is
-// under way that may bring them, or rows before them.
+// hotPath is the queue of rows that were committed and wait for the claimer. The claimer takes them between two claims, so no statement
+// in flight brings them, or rows before them.
 type hotPath struct {
 	queue     adapters.HotQueue // nil: there is none
 	cfg       Hot
@@ -36,7 +36,7 @@ type hotPath struct {
 
 	// Of the claimer's goroutine:
 	leftToClaims bool          // rows were left to claims
-	looked       time.Time     // when the last claim began that was to find such
+	hurriedAt    time.Time     // when the last claim began that was to find such
 	rest         time.Duration // until the next one
 
 	mu      sync.Mutex
@@ -170,8 +170,8 @@ func (h *hotPath) depth() (rows int, bytes int64) {
 	return h.rows, h.bytes
 }
 
-// serveHot claims what waits in the hot queue, as far as there is room: a quarter of it is left to claims. It is a claim to everybody else: it
-// has a number, brings nothing of groups that are left out, and is under way until its rows are in their lanes.
+// serveHot claims what waits in the hot queue, as far as there is room: a quarter is left to claims. It counts as a claim: it has a
+// number, brings nothing of excluded groups, and is in flight until its rows are in their lanes.
 func (c *Claimer) serveHot() {
 	h := &c.hot
 	batches := h.take(max(c.claims.InMemory-c.claims.InMemory/4, 1) - c.ledger.size())
@@ -199,8 +199,8 @@ func (c *Claimer) admitsHot(w *wanted, began [][adapters.Slots]*lane.Session, ro
 	if i < 0 || !w.open[i][slot] || w.sessions[i][slot] != began[i][slot] || w.paused[i].Has(row.Group) {
 		return false
 	}
-	key := leaveKey{group: c.routes[i].Key(row.Group)}
-	return key.group == "" || !c.ledger.leavesOut(key)
+	key := exclusionKey{group: c.routes[i].Key(row.Group)}
+	return key.group == "" || !c.ledger.excludes(key)
 }
 
 // before says how old rows have to be for the claim that begins, and reports whether it is to find what was left to it.
@@ -210,13 +210,13 @@ func (h *hotPath) before() (hurried bool) {
 	}
 	age := h.cfg.SkipRecent
 	if hurried = h.leftToClaims; hurried {
-		age, h.looked = 0, time.Now()
+		age, h.hurriedAt = 0, time.Now()
 	}
 	h.queue.SkipRecent(age)
 	return hurried
 }
 
-// after notes what came of such a claim.
+// after notes the outcome of such a claim.
 func (h *hotPath) after(hurried bool, got outcome) {
 	if !hurried {
 		return
@@ -228,16 +228,16 @@ func (h *hotPath) after(hurried bool, got outcome) {
 	}
 }
 
-// within is how long to wait for the claim of what was left to it, at most the given pause.
+// within returns how long to wait for the claim of rows that were left to it, at most the given pause.
 func (h *hotPath) within(pause time.Duration) time.Duration {
 	if !h.leftToClaims {
 		return pause
 	}
-	return min(pause, max(max(h.rest, hotPause)-time.Since(h.looked), 0))
+	return min(pause, max(max(h.rest, hotPause)-time.Since(h.hurriedAt), 0))
 }
 
-func (l *ledger) leavesOut(key leaveKey) bool {
+func (l *ledger) excludes(key exclusionKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.left[key] != nil
+	return l.excluded[key] != nil
 }

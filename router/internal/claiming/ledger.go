@@ -18,108 +18,105 @@ type queueKey struct{ table, key string }
 
 func queueKeyOf(c *adapters.Claim) queueKey { return queueKey{c.Table, c.Key} }
 
-// leaveKey names what can be left out of claims: a group or, where no order is
-// kept, a single row.
-type leaveKey struct {
+// exclusionKey names what can be excluded from claims: a group or, where no order is kept, a row.
+type exclusionKey struct {
 	group string
 	row   queueKey // zero for a group
 }
 
-// holding is one claimed row until what became of it is written down.
-type holding struct {
+// claimedRow is a claimed row until its result is written.
+type claimedRow struct {
 	claim  *adapters.Claim
-	key    leaveKey   // what is left out of claims when the row goes back
-	group  string     // of the row
-	counts int        // failed attempts that count, without the one under way
-	serial uint64     // grows from claim to claim
-	since  time.Time  // when it was claimed or extended
-	item   *lane.Item // nil for a row that never got into a lane
+	key    exclusionKey // excluded from claims when the row goes back
+	group  string       // of the row
+	counts int          // failed attempts that count, without the current one
+	serial uint64       // grows from claim to claim
+	since  time.Time    // when it was claimed or extended
+	item   *lane.Item   // nil for a row that never got into a lane
 
 	lane  adapters.LaneRef // that it is for; see adapters.ClaimResult
 	epoch int64
 
-	state   holdingState
-	result  adapters.ClaimResult
-	aside   error     // why the result could not be written by itself at the last try
-	asideAt time.Time // of that try
-	left    bool      // refused, and the lane was given up since
+	state     rowState
+	result    adapters.ClaimResult
+	aside     error     // why the result could not be written by itself at the last try
+	asideAt   time.Time // of that try
+	abandoned bool      // refused, and the lane was given up since
 }
 
-// holdingState is how far a claimed row is.
-type holdingState uint8
+// rowState is the state of a claimed row; see ARCHITECTURE.md.
+type rowState uint8
 
 const (
-	rowOpen    holdingState = iota // nothing is known yet
-	rowEnded                       // it has a result, which is to be written
-	rowWriting                     // the result is being written
-	rowGone                        // written, or lost
+	rowOpen    rowState = iota // nothing is known yet
+	rowEnded                   // it has a result, which is to be written
+	rowWriting                 // the result is being written
+	rowGone                    // written, or lost
 )
 
-// leave is why nothing of a group is claimed. It stays until a claim is asked
-// for after its end and every claim that did not know of it has been handed out,
-// so that what such a claim brings is recognised.
-type leave struct {
+// exclusion says why nothing of a group is claimed. It stays until a claim begins after its end and every claim that did not know of it
+// has been handed out, so that the rows of such a claim are recognised.
+type exclusion struct {
 	until        time.Time // of the backoff
 	evictedUntil time.Time // for so long to make room, or until an address is back
 	returning    int       // rows that go back and are still marked as claimed
-	unknown      uint64    // number of the last claim that does not know of it
+	unknownTo    uint64    // number of the last claim that does not know of it
 }
 
-// end is when it may be claimed again, as far as that is known.
-func (l *leave) end() time.Time {
+// end is when the group may be claimed again, as far as that is known.
+func (l *exclusion) end() time.Time {
 	if l.evictedUntil.After(l.until) {
 		return l.evictedUntil
 	}
 	return l.until
 }
 
-// ledger knows the rows that were claimed and whose end is not written down,
-// and what is not to be claimed now. Its mutex is taken last of all.
+// ledger has the rows that were claimed and whose result is not written, and the exclusions. Its mutex is taken last of all.
 //
-// A group of which a row goes back is left out until that is durable: a row
-// that we hold ends no prefix, so a claim would go on behind it.
+// A group of which a row goes back is excluded until that is durable: a claim does not stop at a row that we have claimed, so it would
+// continue behind it.
 type ledger struct {
-	note     func(urgent bool) // there is something to write
+	notify   func(urgent bool) // there is a result to write
 	dueThere bool              // the table says when a row is due again
 
 	mu       sync.Mutex
-	held     map[*adapters.Claim]*holding
+	rows     map[*adapters.Claim]*claimedRow
 	groups   map[string]int // rows held of each group
-	ready    []*holding     // ended
-	aside    []*holding     // ended, and not written by themselves; see aside.go
+	ready    []*claimedRow  // ended
+	aside    []*claimedRow  // ended, and not written by themselves; see aside.go
 	urgentAt int            // so many results are urgent
-	left     map[leaveKey]*leave
+	excluded map[exclusionKey]*exclusion
 	credits  parkedgroup.Credits[queueKey] // of rows that are in the table or being written
 	serial   uint64
-	underWay
+	inFlight
 }
 
 // maxCredits bounds what is remembered for rows that may never come back.
 const maxCredits = 4096
 
 func newLedger(urgentAt int, note func(bool)) *ledger {
-	return &ledger{note: note, urgentAt: urgentAt, held: map[*adapters.Claim]*holding{}, groups: map[string]int{},
-		left: map[leaveKey]*leave{}}
+	return &ledger{notify: note, urgentAt: urgentAt, rows: map[*adapters.Claim]*claimedRow{}, groups: map[string]int{},
+		excluded: map[exclusionKey]*exclusion{}}
 }
 
 func (l *ledger) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.held)
+	return len(l.rows)
 }
 
-// expect notes rows that a claim has brought and that are to be handed out.
-func (l *ledger) expect(rows []placing) {
+// expect adds rows that a claim has brought.
+func (l *ledger) expect(rows []routed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range rows {
 		h := l.add(rows[i].row, rows[i].key)
 		h.lane, h.epoch = laneOf(rows[i].session, rows[i].row)
-		rows[i].holding = h
+		rows[i].claimed = h
 	}
 }
 
-// laneOf is the cursor row of a session that a row is under, and its epoch.
+// laneOf returns the cursor row of a session that a row is under, and its epoch.
 func laneOf(s *lane.Session, row *adapters.Row) (ref adapters.LaneRef, epoch int64) {
 	if s == nil {
 		return ref, 0
@@ -134,52 +131,49 @@ func laneOf(s *lane.Session, row *adapters.Row) (ref adapters.LaneRef, epoch int
 	return adapters.LaneRef{Route: s.Route.Name, Slot: of.Slot}, of.Epoch
 }
 
-// enter notes that an expected row enters a lane as it, and returns the failed
-// attempts that count for it; false when it may not: its group was left out
-// since the claim began, or somebody else has the row.
-func (l *ledger) enter(h *holding, it *lane.Item) (failed int, ok bool) {
+// enter notes that a row enters a lane as an item, and returns the failed attempts that count for it; false if it may not: its group was
+// excluded since the claim began, or its claim was lost.
+func (l *ledger) enter(h *claimedRow, it *lane.Item) (failed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h.state != rowOpen || l.left[h.key] != nil {
+	if h.state != rowOpen || l.excluded[h.key] != nil {
 		return 0, false
 	}
 	h.item = it
 	return h.counts, true
 }
 
-// refuse sends an expected row back, and leaves its group, or itself, out for a
-// while.
-func (l *ledger) refuse(h *holding, until time.Time) {
+// refuse sends a row back, and excludes its group, or the row, for a while.
+func (l *ledger) refuse(h *claimedRow, until time.Time) {
 	l.mu.Lock()
-	l.leaving(h.key, until)
+	l.exclude(h.key, until)
 	l.end(ending{h: h, outcome: outbox.OutcomeReleased})
 	l.mu.Unlock()
-	l.note(false)
+	l.notify(false)
 }
 
-// add notes a claimed row. Call with the mutex held.
-func (l *ledger) add(row *adapters.Row, key leaveKey) *holding {
+// add adds a claimed row. Call with the mutex held.
+func (l *ledger) add(row *adapters.Row, key exclusionKey) *claimedRow {
 	l.serial++
-	h := &holding{claim: row.Claim, key: key, group: row.Group, serial: l.serial, since: time.Now()}
+	h := &claimedRow{claim: row.Claim, key: key, group: row.Group, serial: l.serial, since: time.Now()}
 	h.counts = max(row.Claim.Attempts-l.credits.Take(queueKeyOf(row.Claim)), 0)
-	l.held[row.Claim] = h
+	l.rows[row.Claim] = h
 	if h.group != "" {
 		l.groups[h.group]++
 	}
 	return h
 }
 
-// ending is what became of a claimed row.
+// ending is the result of a claimed row.
 type ending struct {
-	h        *holding
+	h        *claimedRow
 	outcome  outbox.Outcome
 	attempts int // for Retry and Dead
 	at       time.Time
 	err      error
 }
 
-// conclude takes the ends of rows. Those that go back together are written
-// together.
+// conclude takes the ends of rows. Those that go back together are written together.
 func (l *ledger) conclude(ends ...ending) {
 	l.mu.Lock()
 	for _, e := range ends {
@@ -187,7 +181,7 @@ func (l *ledger) conclude(ends ...ending) {
 	}
 	urgent := len(l.ready) >= l.urgentAt
 	l.mu.Unlock()
-	l.note(urgent)
+	l.notify(urgent)
 }
 
 // end takes the end of a row; the first one counts. Call with the mutex held.
@@ -208,14 +202,14 @@ func (l *ledger) end(e ending) {
 		if l.dueThere {
 			e.at = time.Time{}
 		}
-		l.leaving(h.key, e.at).returning++
-	} else if v := l.left[h.key]; v != nil {
+		l.exclude(h.key, e.at).returning++
+	} else if v := l.excluded[h.key]; v != nil {
 		v.evictedUntil = time.Time{} // the group moves
 	}
 	l.ready = append(l.ready, h)
 }
 
-// causeOf is what [adapters.ClaimResult.Cause] says of an error.
+// causeOf returns the [adapters.ClaimResult.Cause] of an error.
 func causeOf(err error) string {
 	if e, ok := errors.AsType[*outbox.Error](err); ok && e.Code != "" {
 		return e.Code
@@ -224,17 +218,16 @@ func causeOf(err error) string {
 }
 
 // returns reports whether the row goes back to the table, to be claimed again.
-func (h *holding) returns() bool {
+func (h *claimedRow) returns() bool {
 	return h.result.Outcome == outbox.OutcomeRetry || h.result.Outcome == outbox.OutcomeReleased
 }
 
-// leaving leaves something out of claims, at least until then. Call with the
-// mutex held.
-func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
-	v := l.left[key]
+// exclude excludes a group or a row from claims, at least until a time. Call with the mutex held.
+func (l *ledger) exclude(key exclusionKey, until time.Time) *exclusion {
+	v := l.excluded[key]
 	if v == nil {
-		v = &leave{unknown: l.claims}
-		l.left[key] = v
+		v = &exclusion{unknownTo: l.claims}
+		l.excluded[key] = v
 	}
 	if until.After(v.until) {
 		v.until = until
@@ -242,7 +235,7 @@ func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
 	return v
 }
 
-func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
+func (l *ledger) take() ([]*claimedRow, []adapters.ClaimResult) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.ready
@@ -255,8 +248,8 @@ func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 	return taken, results
 }
 
-// failed notes that what take returned is to be written again.
-func (l *ledger) failed(taken []*holding) {
+// failed has the results that take returned written again.
+func (l *ledger) failed(taken []*claimedRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range taken {
@@ -266,8 +259,8 @@ func (l *ledger) failed(taken []*holding) {
 	l.ready = append(taken, l.ready...)
 }
 
-// written notes that what take returned is durable, but for what is set aside. It returns what was refused for the first time.
-func (l *ledger) written(taken []*holding, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*holding) {
+// written notes that what take returned is durable, except what is set aside. It returns what was refused for the first time.
+func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*claimedRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range taken {
@@ -286,12 +279,12 @@ func (l *ledger) written(taken []*holding, lost []*adapters.Claim, aside map[*ad
 }
 
 // drop forgets a row. Call with the mutex held.
-func (l *ledger) drop(h *holding) {
+func (l *ledger) drop(h *claimedRow) {
 	if h.state != rowOpen && h.returns() {
-		l.left[h.key].returning--
+		l.excluded[h.key].returning--
 	}
 	h.state, h.item, h.result.Error = rowGone, nil, ""
-	delete(l.held, h.claim)
+	delete(l.rows, h.claim)
 	if h.group == "" {
 		return
 	}
@@ -300,23 +293,21 @@ func (l *ledger) drop(h *holding) {
 	}
 }
 
-// giveBack takes attempts off a result that is not written yet. A dead row stays
-// so, with its error.
-func (h *holding) giveBack(n int) {
+// giveBack takes attempts off a result that is not written yet. A dead row stays dead.
+func (h *claimedRow) giveBack(n int) {
 	if h.result.Outcome != outbox.OutcomeDead {
 		h.result.Attempts = max(h.result.Attempts-n, 0)
 	}
 }
 
-// giveBack returns an attempt that was charged to a row although its address
-// was at fault. When the row was claimed again meanwhile and is in a lane, its
-// item is returned, whose attempt has to be corrected too.
-func (l *ledger) giveBack(h *holding) (again *lane.Item) {
+// giveBack returns an attempt that was charged to a row although its address was at fault. If the row was claimed again meanwhile and is
+// in a lane, its item is returned: the caller corrects its attempt.
+func (l *ledger) giveBack(h *claimedRow) (again *lane.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := queueKeyOf(h.claim)
 	if h.state == rowGone && h.returns() {
-		for _, x := range l.held {
+		for _, x := range l.rows {
 			if queueKeyOf(x.claim) == k {
 				h = x
 			}

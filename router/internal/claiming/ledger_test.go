@@ -23,7 +23,7 @@ type ledgerModel struct {
 	now     time.Time
 	table   map[string][]*modelRow // by group, in order
 	number  uint64                 // of the last claim
-	asked   *exceptions            // a claim under way
+	asked   *exclusions            // a claim under way
 	brought []*modelClaim          // claims to be handed out
 	lanes   map[string][]*modelRow
 }
@@ -33,7 +33,7 @@ type modelRow struct {
 	claimed     bool // in the table
 	done        bool // in the table
 	delivered   bool
-	placing     placing
+	placing     routed
 }
 
 // modelClaim is what a claim brought and is not in its lane yet.
@@ -57,7 +57,7 @@ func newLedgerModel(groups, rows int) *ledgerModel {
 func (m *ledgerModel) ask() {
 	if m.asked == nil && len(m.brought) < 2 {
 		m.number = m.begin()
-		asked := m.except(m.now, 1000)
+		asked := m.exclusions(m.now, 1000)
 		m.asked = &asked
 	}
 }
@@ -69,7 +69,7 @@ func (m *ledgerModel) answer(most int) {
 		return
 	}
 	c := &modelClaim{number: m.number}
-	var placings []placing
+	var placings []routed
 	for group, rows := range m.table {
 		n := 0
 		for _, r := range rows {
@@ -79,7 +79,7 @@ func (m *ledgerModel) answer(most int) {
 			n++
 			r.claimed = true
 			c.rows = append(c.rows, r)
-			placings = append(placings, placing{key: leaveKey{group: group},
+			placings = append(placings, routed{key: exclusionKey{group: group},
 				row: &adapters.Row{ID: r.name, Group: group, Claim: &adapters.Claim{Key: r.name}}})
 		}
 	}
@@ -109,11 +109,11 @@ func (m *ledgerModel) place(turned bool) error {
 	r := c.rows[0]
 	c.rows = c.rows[1:]
 	if !turned {
-		if _, ok := m.enter(r.placing.holding, &lane.Item{}); ok {
+		if _, ok := m.enter(r.placing.claimed, &lane.Item{}); ok {
 			return m.enters(r)
 		}
 	}
-	m.refuse(r.placing.holding, m.now.Add(time.Millisecond))
+	m.refuse(r.placing.claimed, m.now.Add(time.Millisecond))
 	return nil
 }
 
@@ -149,13 +149,13 @@ func (m *ledgerModel) finish(group string, fails bool, pause time.Duration) {
 	first := lane[0]
 	if !fails {
 		first.delivered = true
-		m.conclude(ending{h: first.placing.holding, outcome: outbox.OutcomeDelivered})
+		m.conclude(ending{h: first.placing.claimed, outcome: outbox.OutcomeDelivered})
 		m.lanes[group] = lane[1:]
 		return
 	}
-	ends := []ending{{h: first.placing.holding, outcome: outbox.OutcomeRetry, attempts: 1, at: m.now.Add(pause)}}
+	ends := []ending{{h: first.placing.claimed, outcome: outbox.OutcomeRetry, attempts: 1, at: m.now.Add(pause)}}
 	for _, r := range lane[1:] {
-		ends = append(ends, ending{h: r.placing.holding, outcome: outbox.OutcomeReleased})
+		ends = append(ends, ending{h: r.placing.claimed, outcome: outbox.OutcomeReleased})
 	}
 	m.conclude(ends...)
 	delete(m.lanes, group)
@@ -197,7 +197,7 @@ func (m *ledgerModel) drain() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("there are rows that are never claimed again: %v", m.left)
+	return fmt.Errorf("there are rows that are never claimed again: %v", m.excluded)
 }
 
 // Whatever goes back while claims are under way and on their way to the lanes,

@@ -13,9 +13,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// claimOrigin is where the messages of a session come from that were claimed from a
-// queue. Whatever becomes of them is written to the queue's table, and none of it to
-// the parking.
+// claimOrigin is the origin of messages that were claimed from a queue. Their results are written to the queue's table, and nothing
+// to the parking.
 type claimOrigin struct {
 	lane.ByCursor // nothing is parked
 	claimer       *Claimer
@@ -27,32 +26,30 @@ var _ lane.Origin = claimOrigin{}
 // Origin implements [lane.Feeder].
 func (c *Claimer) Origin(s *lane.Session) lane.Origin { return claimOrigin{claimer: c, session: s} }
 
-// holdingOf is the claimed row of an item.
-func holdingOf(it *lane.Item) *holding { return it.Handle.(*holding) } //nolint:forcetypeassert // the claimer gave it
+// claimOf returns the claimed row of an item.
+func claimOf(it *lane.Item) *claimedRow { return it.Handle.(*claimedRow) } //nolint:forcetypeassert // the claimer gave it
 
 func (o claimOrigin) Enter(it *lane.Item) (failed int, ok bool) {
-	return o.claimer.ledger.enter(holdingOf(it), it)
+	return o.claimer.ledger.enter(claimOf(it), it)
 }
 
 func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome, cause error) bool {
-	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outcome, attempts: it.Attempt.Number, err: cause})
+	o.claimer.ledger.conclude(ending{h: claimOf(it), outcome: outcome, attempts: it.Attempt.Number, err: cause})
 	return true
 }
 
-// Retry implements [lane.Origin]: it counts the attempt and gives the row back to the table
-// until it is due, with everything of its group that is behind it. There are no attempts
-// in between: the table would not know of them. Rows that the receiver refused in the
-// same request have failed as well, although their chains may not have returned yet;
-// a last attempt is left to the row's own chain.
+// Retry implements [lane.Origin]: it counts the attempt and gives the row back to the table until it is due, with everything of its group
+// that is behind it. There are no attempts in memory: the table would not count them. Rows that the receiver refused in the same
+// request have failed as well, although their chains may not have returned yet; a last attempt is left to the row's own chain.
 func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
-	ends := []ending{{h: holdingOf(it), outcome: outbox.OutcomeRetry, attempts: it.Attempt.Number, at: at, err: cause}}
+	ends := []ending{{h: claimOf(it), outcome: outbox.OutcomeRetry, attempts: it.Attempt.Number, at: at, err: cause}}
 	for _, x := range o.session.WithdrawLocked(it, true) {
 		if x == it {
 			continue
 		}
-		end := ending{h: holdingOf(x), outcome: outbox.OutcomeReleased}
+		end := ending{h: claimOf(x), outcome: outbox.OutcomeReleased}
 		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.Attempt.Number < o.session.Route.Attempts {
-			end = ending{h: holdingOf(x), outcome: outbox.OutcomeRetry, attempts: x.Attempt.Number, at: at, err: cause}
+			end = ending{h: claimOf(x), outcome: outbox.OutcomeRetry, attempts: x.Attempt.Number, at: at, err: cause}
 			o.session.Route.CountRetried()
 		}
 		ends = append(ends, end)
@@ -68,46 +65,45 @@ func (o claimOrigin) PutBack(it *lane.Item) {
 func (claimOrigin) Parks() bool { return false }
 
 func (o claimOrigin) GiveBack(handle any) (again *lane.Item) {
-	return o.claimer.ledger.giveBack(handle.(*holding)) //nolint:forcetypeassert // the claimer gave it
+	return o.claimer.ledger.giveBack(handle.(*claimedRow)) //nolint:forcetypeassert // the claimer gave it
 }
 
 func (o claimOrigin) Release() { o.claimer.ledger.release(o.session) }
 
-// released is the end of rows that go back to the table without an attempt.
+// released returns the ends of rows that go back to the table without an attempt.
 func released(items []*lane.Item) []ending {
 	ends := make([]ending, len(items))
 	for i, it := range items {
-		ends[i] = ending{h: holdingOf(it), outcome: outbox.OutcomeReleased}
+		ends[i] = ending{h: claimOf(it), outcome: outbox.OutcomeReleased}
 	}
 	return ends
 }
 
-// leaveKeyOf is what is left out of claims when a row of the route goes back.
-func leaveKeyOf(r *lane.Route, row *adapters.Row) leaveKey {
+// exclusionKeyOf returns what is excluded from claims when a row of the route goes back.
+func exclusionKeyOf(r *lane.Route, row *adapters.Row) exclusionKey {
 	if g := r.Key(row.Group); g != "" {
-		return leaveKey{group: g}
+		return exclusionKey{group: g}
 	}
-	return leaveKey{row: queueKeyOf(row.Claim)}
+	return exclusionKey{row: queueKeyOf(row.Claim)}
 }
 
-// putBack returns what is behind an item of its group to the table, and with
-// self the item too, to make room. It returns how many rows that were.
+// putBack returns what is behind an item of its group to the table, and with self the item too, to make room. It returns the number
+// of rows.
 func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
 	it.Session.Evict(it, self, func(out []*lane.Item) {
-		c.ledger.leaveOutEvicted(holdingOf(it).key, until)
+		c.ledger.excludeEvicted(claimOf(it).key, until)
 		c.ledger.conclude(released(out)...)
 		n = len(out)
 	})
 	return n
 }
 
-// loseClaim drops a row that is no longer claimed: somebody else has it or will
-// have it. The rows behind it go back, to come after it again. If it is being
-// sent, there is nothing that could be done about it.
+// loseClaim drops a row whose claim is lost. The rows behind it go back, to come after it again. If the row is being sent,
+// that cannot be undone.
 func (c *Claimer) loseClaim(it *lane.Item) {
 	it.Session.Evict(it, true, func(out []*lane.Item) {
 		if len(out) > 0 && out[0] == it {
-			c.ledger.forget(holdingOf(it))
+			c.ledger.forget(claimOf(it))
 		}
 		c.ledger.conclude(released(out)...)
 	})
@@ -126,16 +122,14 @@ func (c *Claimer) RoomFreed() {
 // Wake implements [lane.Feeder].
 func (c *Claimer) Wake() { signal.Send(c.wake) }
 
-// AddressBack implements [lane.Feeder]: groups that were put back to make room may be
-// claimed again.
+// AddressBack implements [lane.Feeder]: groups that were put back to make room may be claimed again.
 func (c *Claimer) AddressBack() {
 	c.ledger.readmit()
 	signal.Send(c.wake)
 }
 
-// GiveUp implements [lane.Feeder]. Claims that began while the lane was ours may bring rows
-// of it, which go back: when it returns, none of the lane's rows is marked as being processed
-// by this instance, unless its claim is lost.
+// GiveUp implements [lane.Feeder]. Claims that began while the lane was ours may bring rows of it, which go back: when it returns, none of
+// the lane's rows is marked as being processed by this instance, unless its claim is lost.
 func (c *Claimer) GiveUp(ctx context.Context, lanes []adapters.LaneRef) error {
 	if err := c.ledger.await(ctx); err != nil {
 		return err
@@ -160,10 +154,10 @@ func (o claimOrigin) Database() string {
 // Transact implements [lane.Transactor]: the rows' statuses are the record.
 func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver func(context.Context, any) error) error {
 	q, ledger := o.claimer.Queue.(adapters.TxQueue), o.claimer.ledger //nolint:forcetypeassert // Database has said so
-	hs := make([]*holding, len(items))
+	hs := make([]*claimedRow, len(items))
 	of := make(map[*adapters.Claim]*lane.Item, len(items))
 	for i, it := range items {
-		hs[i] = holdingOf(it)
+		hs[i] = claimOf(it)
 		of[hs[i].claim] = it
 	}
 	var refused error // of deliver
@@ -171,10 +165,10 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 		refused = deliver(ctx, tx)
 		return refused
 	})
-	if locked, some := errors.AsType[*adapters.LockedError](err); some { // the others go without these, which are left out for a while
+	if locked, some := errors.AsType[*adapters.LockedError](err); some { // the others go without these, which are excluded for a while
 		lost = locked.Claims
 		for _, c := range lost {
-			ledger.leaveOutEvicted(holdingOf(of[c]).key, time.Now().Add(lockedPause))
+			ledger.excludeEvicted(claimOf(of[c]).key, time.Now().Add(lockedPause))
 		}
 	}
 	switch {
@@ -199,7 +193,7 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 }
 
 // delivered are the results of rows that are about to be delivered in a transaction with them.
-func (l *ledger) delivered(hs []*holding) []adapters.ClaimResult {
+func (l *ledger) delivered(hs []*claimedRow) []adapters.ClaimResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make([]adapters.ClaimResult, len(hs))
@@ -210,7 +204,7 @@ func (l *ledger) delivered(hs []*holding) []adapters.ClaimResult {
 }
 
 // committed notes that the results of delivered are durable: what comes of the messages' chains changes nothing.
-func (l *ledger) committed(hs []*holding) {
+func (l *ledger) committed(hs []*claimedRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range hs {
@@ -218,7 +212,7 @@ func (l *ledger) committed(hs []*holding) {
 			continue
 		}
 		l.credits.Take(queueKeyOf(h.claim))
-		if v := l.left[h.key]; v != nil {
+		if v := l.excluded[h.key]; v != nil {
 			v.evictedUntil = time.Time{} // the group moves
 		}
 		l.drop(h)

@@ -10,49 +10,47 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// placing is a claimed row on its way to its lane.
-type placing struct {
+// routed is a claimed row on its way to its lane.
+type routed struct {
 	row     *adapters.Row
 	route   int // index of the route; -1: none matches, and it goes back
-	key     leaveKey
+	key     exclusionKey
 	cost    int64
 	session *lane.Session // of its lane as the claim began; nil: none
-	holding *holding
+	claimed *claimedRow
 }
 
-// handing is how rows of one claim are handed out to the lanes while the next
-// claim is under way: that is most of the time in which nothing else would be
-// claimed.
+// handing has rows of one claim handed out to the lanes while the next claim runs: that takes most of the time of a claim.
 type handing struct {
 	rows    sync.WaitGroup // of the claim that is being handed out
 	memory  atomic.Int64   // that these rows will take
 	largest int64          // memory of the largest row that found none; theirs while rows are handed out
 }
 
-// free is the memory that rows could take which are not claimed yet.
+// free is the memory for rows that are not claimed yet.
 func (c *Claimer) free() int64 {
 	_, hot := c.hot.depth()
 	return c.budget.Free() - c.handing.memory.Load() - hot
 }
 
-// receive notes what a claim brought, in its order, and returns what has a route.
-// The rest goes back before the next claim begins, which would bring it again.
-func (c *Claimer) receive(w *wanted, rows []*adapters.Row) []placing {
+// receive adds the rows of a claim to the ledger, in their order, and returns those that have a route. The others go back before the
+// next claim begins, which would bring them again.
+func (c *Claimer) receive(w *wanted, rows []*adapters.Row) []routed {
 	if len(rows) == 0 {
 		return nil
 	}
-	out, memory := make([]placing, len(rows)), int64(0)
+	out, memory := make([]routed, len(rows)), int64(0)
 	for i, row := range rows {
-		p := placing{row: row, route: w.route(row), cost: int64(row.Size())}
+		p := routed{row: row, route: w.route(row), cost: int64(row.Size())}
 		if p.route >= 0 {
 			p.cost += c.routes[p.route].Overhead()
 		}
 		c.rowCost += (float64(p.cost) - c.rowCost) / 64
-		if p.route < 0 { // the queue does not look at Match
+		if p.route < 0 { // the queue does not call Match
 			w.unmatched++
-			p.key = leaveKey{row: queueKeyOf(row.Claim)}
+			p.key = exclusionKey{row: queueKeyOf(row.Claim)}
 		} else {
-			p.key = leaveKeyOf(c.routes[p.route], row)
+			p.key = exclusionKeyOf(c.routes[p.route], row)
 			p.session = w.sessions[p.route][adapters.SlotOf(row.Group, row.ID)]
 			memory += p.cost
 		}
@@ -63,7 +61,7 @@ func (c *Claimer) receive(w *wanted, rows []*adapters.Row) []placing {
 	routed := out[:0]
 	for _, p := range out {
 		if p.route < 0 {
-			c.ledger.refuse(p.holding, time.Now().Add(time.Minute))
+			c.ledger.refuse(p.claimed, time.Now().Add(time.Minute))
 			continue
 		}
 		routed = append(routed, p)
@@ -71,9 +69,8 @@ func (c *Claimer) receive(w *wanted, rows []*adapters.Row) []placing {
 	return routed
 }
 
-// handOut gives what a claim brought to the lanes, after what the one before it
-// brought, and does not wait for it.
-func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
+// handOut gives the rows of a claim to the lanes, after those of the claim before, and does not wait for that.
+func (c *Claimer) handOut(w *wanted, rows []routed, claim uint64) {
 	c.handing.rows.Wait()
 	c.rowCost = max(c.rowCost, float64(c.handing.largest)) // not as many at once again
 	c.handing.largest = 0
@@ -84,7 +81,7 @@ func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
 	c.handing.rows.Go(func() {
 		got := false
 		for _, p := range rows {
-			got = c.place(w, p) || got
+			got = c.assign(w, p) || got
 			c.handing.memory.Add(-p.cost)
 		}
 		c.ledger.handedOut(claim)
@@ -94,17 +91,17 @@ func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
 	})
 }
 
-// place gives a claimed row to its lane, or back; true when it got in.
-func (c *Claimer) place(w *wanted, p placing) bool {
+// assign gives a claimed row to its lane, or back to the table; true if it got in.
+func (c *Claimer) assign(w *wanted, p routed) bool {
 	rt, slot := c.routes[p.route], adapters.SlotOf(p.row.Group, p.row.ID)
-	if s := rt.Lanes[slot].Session(); s != nil && s == p.session && w.open[p.route][slot] && rt.Share.Take(p.cost) {
-		if s.AcceptOne(p.row, p.holding, p.cost) {
+	if s := rt.Lanes[slot].Session(); s != nil && s == p.session && w.open[p.route][slot] && rt.Memory.Take(p.cost) {
+		if s.AcceptOne(p.row, p.claimed, p.cost) {
 			return true
 		}
-		rt.Share.Give(p.cost)
+		rt.Memory.Give(p.cost)
 	} else {
 		c.handing.largest = max(c.handing.largest, p.cost)
 	}
-	c.ledger.refuse(p.holding, time.Now().Add(lane.EvictionPause))
+	c.ledger.refuse(p.claimed, time.Now().Add(lane.EvictionPause))
 	return false
 }

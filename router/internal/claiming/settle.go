@@ -15,9 +15,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// write is what the queue's settler does: it writes what became of claimed rows
-// and, now and then, extends the claims that last. Both are done by the settler
-// alone, one after the other.
+// write is called by the queue's settler: it writes results and, from time to time, extends claims. Only the settler does this, one
+// after the other.
 func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 	c.ledger.again(c.claims.Recover, e >= settling.Everything)
 	taken, results := c.ledger.take()
@@ -43,8 +42,7 @@ func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 	return err
 }
 
-// extend keeps claims that last from being taken for stuck. Those that were are
-// dropped.
+// extend keeps claims that last from being taken for stuck. Lost claims are dropped.
 func (c *Claimer) extend(ctx context.Context) {
 	now := time.Now()
 	claims := c.ledger.stale(now.Add(-c.claims.Timeout / 4))
@@ -75,8 +73,7 @@ func (c *Claimer) extend(ctx context.Context) {
 	c.RoomFreed()
 }
 
-// Maintain extends claims and recovers stuck rows until ctx ends, which is after
-// the drain.
+// Maintain extends claims and recovers stuck rows until ctx ends, which is after the drain.
 func (c *Claimer) Maintain(ctx context.Context) {
 	tick := signal.Every(min(c.claims.Timeout/4, c.claims.Recover))
 	defer tick.Stop()
@@ -95,7 +92,7 @@ func (c *Claimer) Maintain(ctx context.Context) {
 	}
 }
 
-// recover puts rows back that were left marked by a crash.
+// recover puts rows back that a crash left marked.
 func (c *Claimer) recover(ctx context.Context) {
 	n := 0
 	err := c.recoverLimit.Call(ctx, func(ctx context.Context) (err error) { // meanwhile the queue may claim nothing
@@ -120,21 +117,21 @@ func (c *Claimer) recover(ctx context.Context) {
 // longestError is how many characters of an error tables of queues keep.
 const longestError = 4000
 
-// A result that cannot be written by itself must not keep the others from being written: the table refuses the row, by a type, a constraint or
-// a trigger, or another session has locked it. It is set aside in the ledger: its row stays claimed, counts for the rows in memory, and is not
-// delivered again by this process. A refused row is found by halves; its result is tried again every claims.recover and at the end, that of a
-// locked one after lockedPause. Until then [adapters.RouteStats].StateError names a refused row.
+// A result that cannot be written must not keep other results from being written: the table may refuse the row, by a type, a constraint or
+// a trigger, or another transaction may have locked it. It is set aside in the ledger: its row stays claimed, counts for the rows in
+// memory, and is not delivered again by this process. A refused row is found by halves; its result is tried again every claims.recover
+// and at the end, that of a locked row after lockedPause. Until then [adapters.RouteStats].StateError names a refused row.
 
 const (
 	// refusedMost bounds the rows of one write that are refused: a table that refuses more takes nothing, and that is an outage.
 	refusedMost = 100
 
-	// lockedPause is after how long the result of a locked row is written again: there is no signal when the other session lets go.
+	// lockedPause is the pause before the result of a locked row is written again: there is no signal when the lock ends.
 	lockedPause = time.Second
 )
 
-// byHalves calls do with items and, while that is refused for one of them, with each half; those that are refused alone go to refused, whose
-// error ends it. It returns how many items are done with.
+// byHalves calls do with items and, if one of them is refused, with each half, and so on. An item that is refused alone goes to refused,
+// whose error ends it. It returns how many items are done.
 func byHalves[T any](items []T, do func([]T) error, refused func(T, error) error) (done int, err error) {
 	err = do(items)
 	switch {
@@ -153,8 +150,8 @@ func byHalves[T any](items []T, do func([]T) error, refused func(T, error) error
 	return done + more, err
 }
 
-// settle writes results, and sets aside those that cannot be written by themselves.
-func (c *Claimer) settle(ctx context.Context, taken []*holding, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+// settle writes results, and sets aside those that cannot be written.
+func (c *Claimer) settle(ctx context.Context, taken []*claimedRow, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	aside, refused := map[*adapters.Claim]error{}, 0
 	done, err := byHalves(results, func(part []adapters.ClaimResult) error {
 		more, err := c.Queue.Settle(ctx, part)
@@ -183,10 +180,10 @@ func (c *Claimer) settle(ctx context.Context, taken []*holding, results []adapte
 }
 
 // refused reports whether the table refused the result when it was last written.
-func (h *holding) refused() bool { return errors.Is(h.aside, adapters.ErrRefused) }
+func (h *claimedRow) refused() bool { return errors.Is(h.aside, adapters.ErrRefused) }
 
 // setAside sets aside a row, and reports whether it is refused for the first time. Call with the mutex held.
-func (l *ledger) setAside(h *holding, err error) (fresh bool) {
+func (l *ledger) setAside(h *claimedRow, err error) (fresh bool) {
 	fresh = !h.refused() && errors.Is(err, adapters.ErrRefused)
 	h.state, h.aside, h.asideAt, l.aside = rowEnded, err, time.Now(), append(l.aside, h)
 	h.giveBack(l.credits.Take(queueKeyOf(h.claim)))
@@ -197,7 +194,7 @@ func (l *ledger) setAside(h *holding, err error) (fresh bool) {
 func (l *ledger) again(every time.Duration, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.aside = slices.DeleteFunc(l.aside, func(h *holding) bool {
+	l.aside = slices.DeleteFunc(l.aside, func(h *claimedRow) bool {
 		pause := lockedPause
 		if h.refused() {
 			pause = every
@@ -214,7 +211,7 @@ func (l *ledger) again(every time.Duration, last bool) {
 func (l *ledger) refusal() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var first *holding
+	var first *claimedRow
 	n := 0
 	for _, h := range l.aside {
 		if h.refused() {
@@ -229,7 +226,7 @@ func (l *ledger) refusal() string {
 	return fmt.Sprintf("the table does not take the result of %d rows, the first is %s (%v): %v", n, first.claim.Key, first.result.Outcome, first.aside)
 }
 
-// lockedIn returns the error of results that are not written because other sessions have locked the rows: those of some lanes, nil: of all.
+// lockedIn returns the error of results that are not written because other transactions have locked the rows: of some lanes, nil: of all.
 func (l *ledger) lockedIn(lanes []adapters.LaneRef) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,10 +242,10 @@ func (l *ledger) lockedIn(lanes []adapters.LaneRef) error {
 	return err
 }
 
-// endSession notes that a lane is not ours any more: claims of refused rows are not extended, so another owner gets them once they count as
-// stuck. Call with the mutex held.
+// endSession notes that a lane is not ours any more: claims of refused rows are not extended, so another owner gets the rows when they
+// count as stuck. Call with the mutex held.
 func (l *ledger) endSession(s *lane.Session) {
 	for _, h := range l.aside {
-		h.left = h.left || h.refused() && h.lane.Route == s.Route.Name && slices.ContainsFunc(s.Streams(), func(str *lane.Stream) bool { return str.Slot == h.lane.Slot })
+		h.abandoned = h.abandoned || h.refused() && h.lane.Route == s.Route.Name && slices.ContainsFunc(s.Streams(), func(str *lane.Stream) bool { return str.Slot == h.lane.Slot })
 	}
 }

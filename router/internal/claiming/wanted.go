@@ -9,17 +9,14 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// lookOnPause is the shortest pause of a claimer whose queue has not looked at
-// everything.
-const lookOnPause = time.Millisecond
+// continuePause is the shortest pause of a claimer whose queue has not seen all rows.
+const continuePause = time.Millisecond
 
-// lookOn shortens the pause after a claim that brought nothing but had not looked at
-// everything: it must not sleep then, because a row may be waiting there. More
-// means that the next claim goes on with it. It also looks again
-// when something that was seen may be claimed, for which there is no wake-up.
-func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more bool) {
+// continueSoon shortens the pause after a claim that brought nothing but has not seen all rows: one of the others may be waiting. More
+// means that the next claim continues. The pause also ends when a row that was seen becomes due, for which there is no wake-up.
+func (c *Claimer) continueSoon(pause time.Duration) (shortened time.Duration, more bool) {
 	l := c.Queue.Coverage()
-	least := lookOnPause
+	least := continuePause
 	if !c.Backoff.Armed {
 		least = c.poll.Min
 	}
@@ -29,12 +26,11 @@ func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more boo
 	if !l.Since.Before(c.whole) {
 		return pause, false
 	}
-	next := max(time.Until(l.Next), lookOnPause)
+	next := max(time.Until(l.Next), continuePause)
 	return min(pause, next), next < pause
 }
 
-// countUnmatched notes how many rows no route matches: those that this claim has
-// looked at, or all that the queue remembers.
+// countUnmatched counts the rows that no route matches: those that this claim has seen, or all that the queue remembers.
 func (c *Claimer) countUnmatched(w *wanted) {
 	c.unmatched.Store(max(w.unmatched, int64(c.Queue.Coverage().Unwanted)))
 }
@@ -48,12 +44,11 @@ type wanting struct {
 	last     uint64
 }
 
-// wantings numbers what claims want. A queue may outlive its claimer, and meet the
-// routes of another one.
+// wantings numbers what claims want, across claimers: a queue may outlive its claimer.
 var wantings atomic.Uint64
 
-// number is another one whenever a lane is open that was closed for the claim
-// before, or has another session, and when groups were paused or resumed.
+// number changes whenever a lane is open that was closed for the claim before, or has another session, and when groups were paused
+// or resumed.
 func (w *wanting) number(now *wanted) uint64 {
 	wider := w.last == 0 || !slices.Equal(w.paused, now.paused)
 	w.paused = now.paused
@@ -79,13 +74,11 @@ func (w *wanting) termsOf(slots []int) []uint64 {
 	return out
 }
 
-// wanted is which rows find a lane, as of the beginning of a claim. A route
-// whose lane is not ours or whose memory is spent is closed for as long as the
-// claim takes, and a group that is paused stays so: were it opened on the way, rows
-// could overtake others that were refused before.
+// wanted says which rows find a lane, as of the beginning of a claim. A route whose lane is not ours or whose memory is spent is closed
+// until the claim ends, and a group that is paused stays so: if it opened meanwhile, rows could overtake others that were refused before.
 //
-// The rows of a claim belong to the sessions of its beginning. A later one of the same lane may have begun after
-// another instance had it, and a queue whose tables have no claims may have looked before that.
+// The rows of a claim belong to the sessions of its beginning. A later session of a lane may have begun after another instance had the
+// lane, and a queue whose tables have no claims may have read its rows before that.
 type wanted struct {
 	routes    []*lane.Route
 	sessions  [][adapters.Slots]*lane.Session // of lanes that are ours, by route
@@ -103,7 +96,7 @@ func (c *Claimer) wanted() *wanted {
 	var own [adapters.Slots]bool
 	for i, rt := range c.routes {
 		w.paused = append(w.paused, rt.Paused())
-		spent := rt.Share.Spent(int64(c.rowCost))
+		spent := rt.Memory.Spent(int64(c.rowCost))
 		w.spent = w.spent || spent
 		for slot, s := range w.sessions[i] {
 			if s != nil {
@@ -120,7 +113,7 @@ func (c *Claimer) wanted() *wanted {
 	return w
 }
 
-// sessions are those that work now, by route. A row claimed for a lane that is stopping would only go back.
+// sessions returns those that run now, by route. A row claimed for a lane that is stopping would only go back.
 func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
 	out = make([][adapters.Slots]*lane.Session, len(c.routes))
 	for i, rt := range c.routes {
@@ -133,7 +126,7 @@ func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
 	return out, works
 }
 
-// route is the index of the first route that matches; -1: none.
+// route returns the index of the first route that matches; -1: none.
 func (w *wanted) route(row *adapters.Row) int {
 	for i, rt := range w.routes {
 		if rt.Match(row) {

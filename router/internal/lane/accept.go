@@ -16,14 +16,13 @@ type Arrival struct {
 	Cost    int64
 }
 
-// Accept takes fetched rows in order. The reader has made sure of the room and
-// taken the memory.
+// Accept takes fetched rows in order. The reader has checked the room and taken the memory.
 func (s *Session) Accept(rows []Arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runner.stopping {
 		for _, a := range rows {
-			s.Route.Share.Give(a.Cost)
+			s.Route.Memory.Give(a.Cost)
 		}
 		return
 	}
@@ -40,9 +39,8 @@ func (s *Session) Accept(rows []Arrival) {
 	s.runner.proceedLocked()
 }
 
-// AcceptOne takes a claimed row or a subscriber's message into the lane, its memory being
-// taken; false when it has to go back. Handle is what the session's origin knows it by; a
-// message's is the message itself.
+// AcceptOne takes a claimed row or a subscriber's message into the lane, its memory being taken; false if it has to go back. Handle is
+// by what the session's origin knows it: for a subscriber's message, the message.
 func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +50,7 @@ func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 	it := newItem(s, s.Route.Key(row.Group))
 	it.Handle, it.cost = handle, cost
 	if msg, ok := handle.(*message.Message); ok {
-		it.parent, it.record = msg.Context(), s.Lane.recordOf(msg, row)
+		it.parent, it.content = msg.Context(), s.Lane.contentOf(msg, row)
 	} else {
 		it.row = row
 	}
@@ -74,27 +72,24 @@ func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 	return true
 }
 
-// recordOf is what the lane makes the message of. Of one that is too large only its
-// names are kept, and what is wrong with it.
-func (l *Lane) recordOf(msg *message.Message, row *adapters.Row) *record {
+// contentOf returns the content of a subscriber's message. Of one that is too large it keeps the names and the error only.
+func (l *Lane) contentOf(msg *message.Message, row *adapters.Row) *content {
 	if row.Err != nil {
-		return &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata(l.Name)}
+		return &content{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata(l.Name)}
 	}
-	return &record{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata, payload: msg.Payload, created: row.CreatedAt}
+	return &content{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata, payload: msg.Payload, created: row.CreatedAt}
 }
 
-// admitLocked gives a new item its place: at the gate or, behind its group, in the
-// parking. While the group's rows are being read it waits for what they are.
+// admitLocked puts a new item behind its group: at the gate, or in the parking. While the group's rows are being read, it waits.
 //
-// It also enters the lane when the last message of its group there came in behind all of
-// the parked rows and has none itself: after an operator's command a group may count more
-// rows than there are, and in the parking the next one would get its place before it.
+// It also enters the lane if the last message of its group there came in behind all parked rows and has no row itself: after an operator's
+// command a group may count more rows than there are, and in the parking the item would get ahead of that message.
 func (s *Session) admitLocked(it *Item) {
 	g := s.parking.of(it)
 	if g != nil && !g.AllHere() {
 		if last := s.gate.Last(it.key); g.Paused() || last == nil || owner(last).Stored() {
 			if s.parking.join(it, g); g.State() != parkedgroup.Loading {
-				s.progress.note() // it takes room until it is written down
+				s.progress.notify() // it takes room until it is written down
 			}
 			return
 		}
@@ -102,7 +97,7 @@ func (s *Session) admitLocked(it *Item) {
 	s.enterLocked(it)
 }
 
-// enterLocked gives an item its place at the gate and has its chain run.
+// enterLocked puts an item at the gate and has its chain run.
 func (s *Session) enterLocked(it *Item) {
 	s.arrivals++
 	it.arrival = s.arrivals
@@ -111,9 +106,8 @@ func (s *Session) enterLocked(it *Item) {
 	s.runner.pushLocked(it)
 }
 
-// MoveTo sets where the next read begins, after a read that yielded no
-// more for it; whole: there was no more as of the cursor's snapshot. A session that stops has not taken what the read yielded, and must
-// not pass it.
+// MoveTo sets where the next read begins, after a read that yielded no more for the stream; whole: there was no more as of the cursor's
+// snapshot. A session that stops has not taken the rows of the read, so its cursor must not move over them.
 func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained, whole bool) {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()

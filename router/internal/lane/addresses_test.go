@@ -69,8 +69,8 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 				dest := &recorder{}
 				s, stop := alone(t, Config{DeliverFirst: first, Destination: dest, Window: 64})
 				rt := s.Route
-				gone := &Item{Session: s, key: "gone", phase: parked, record: &record{id: "gone"}}
-				stays := &Item{Session: s, key: "stays", phase: held, record: &record{id: "stays"}}
+				gone := &Item{Session: s, key: "gone", phase: parked, content: &content{id: "gone"}}
+				stays := &Item{Session: s, key: "stays", phase: held, content: &content{id: "stays"}}
 				for _, it := range []*Item{gone, stays} {
 					it.Owner = it
 				}

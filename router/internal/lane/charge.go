@@ -6,10 +6,9 @@ import (
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
-// Charge is a message whose attempts were charged although its address may have been at
-// fault. It refers to the message itself only while that is in its lane: messages that are
-// parked, dead or delivered are not kept in memory. All but n is guarded by the session's
-// mutex, n by that of the route's addresses.
+// Charge has the attempts that were charged to a message although its address may have been at fault. It refers to the item only while
+// that is in its lane: messages that are parked, dead or delivered are not kept in memory. n is guarded by the mutex of the route's
+// addresses, all else by the session's.
 type Charge struct {
 	session *Session
 	n       int             // attempts
@@ -58,7 +57,7 @@ func (it *Item) credit(n int) {
 	}
 }
 
-// repay takes the attempts off that were given back, while no chain of the item runs.
+// repay takes off the attempts that were given back. No chain of the item runs.
 func (it *Item) repay() {
 	if it.credits > 0 && it.death == nil {
 		it.Attempt.Number = max(it.Attempt.Number-it.credits, 1)
@@ -66,8 +65,7 @@ func (it *Item) repay() {
 	it.credits = 0
 }
 
-// uncharge separates an item that leaves the lane from its charge, which keeps
-// the place of its row if the item was parked.
+// uncharge separates an item that leaves the lane from its charge, which keeps the key of its row if the item was parked.
 func (it *Item) uncharge() {
 	c := it.charge
 	it.charge, c.item = nil, nil

@@ -13,7 +13,7 @@ func TestG10_AttemptsAreGivenBackWhereverTheMessageIs(t *testing.T) {
 		defer stop()
 		charge := func(as phase) (*Item, *Charge) {
 			it := newItem(s, "g")
-			it.phase, it.seq, it.Attempt.Number, it.record = running, 7, 4, &record{id: "m"}
+			it.phase, it.seq, it.Attempt.Number, it.content = running, 7, 4, &content{id: "m"}
 			var charges []*Charge
 			for range 3 {
 				charges = it.Charge(charges)

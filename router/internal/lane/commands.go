@@ -9,13 +9,11 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// patientReloads is how often a reload reads beside a lane at work.
+// patientReloads is how often a reload reads without stopping the lane.
 const patientReloads = 5
 
-// Reload reads the parked groups anew after an operator changed them. The
-// rows that are read must be those of everything written so far, and of nothing else. So they
-// are read again when something came in between, and after a few times that it did
-// the lane has to stand still meanwhile.
+// Reload reads the parked groups again after an operator changed them. It must read exactly what was written so far, so it reads once
+// more if something was written meanwhile; after [patientReloads] times the lane stops during the read.
 func (s *Session) Reload(ctx context.Context) error {
 	for try := 0; ; try++ {
 		changes, err := writeAll(ctx, s)
@@ -45,8 +43,7 @@ func (s *Session) Reload(ctx context.Context) error {
 	}
 }
 
-// writeAll returns, with the mutex held, when everything that was concluded is
-// written, and how many changes that were.
+// writeAll returns, with the mutex held, when everything that was concluded is written, and the number of changes.
 func writeAll(ctx context.Context, s *Session) (changes uint64, err error) {
 	for {
 		if err := s.Route.settler.Flush(ctx, settling.Concluded); err != nil {
@@ -60,9 +57,8 @@ func writeAll(ctx context.Context, s *Session) (changes uint64, err error) {
 	}
 }
 
-// followLocked parks what the lane has of a group that an operator's redrive has put
-// into the parking: what comes from now on joins the group there, and would
-// overtake what is in the lane.
+// followLocked parks the lane's messages of a group that an operator's redrive has put into the parking. Otherwise fresh messages, which
+// join the group there, would wait behind parked rows while older ones are in the lane.
 func followLocked(s *Session, group string) {
 	if group == "" || s.runner.stopping {
 		return
@@ -72,8 +68,7 @@ func followLocked(s *Session, group string) {
 	}
 }
 
-// takeAway ends the messages of the lane whose rows an operator has taken away, and
-// notes which the operator has redriven.
+// takeAway ends the messages of the lane whose rows an operator has removed, and marks those that the operator has redriven.
 func takeAway(ctx context.Context, s *Session) error {
 	s.mu.Lock()
 	withRows := s.parking.withRows()
@@ -104,8 +99,8 @@ func takeAway(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// applyPausedGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
-// on. Messages that are being sent get their outcomes.
+// applyPausedGroups takes messages of paused groups out of the lane, and lets resumed groups continue. Messages that are being sent get
+// their outcomes.
 func applyPausedGroups(s *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
-// conclude decides what becomes of messages whose chains have returned: the error of each
-// says how. It sends the dead ones to the poison destination; with wait it returns
-// when they are sent.
+// conclude carries out the verdicts of messages whose chains have returned. It sends dead messages to the poison destination; with wait
+// it returns when they are sent.
 func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	var follow []followUp
 	s.mu.Lock()
@@ -31,21 +30,20 @@ func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	}
 }
 
-// sendToPoison sends a dead message and carries out what comes of it.
+// sendToPoison sends a dead message and carries out the result.
 func (s *Session) sendToPoison(it *Item) {
 	pause, err := s.Route.poison.send(s.gate.Context(), it)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.Route.notePanic(err)
+		s.Route.logPanic(err)
 		s.runner.endedAs(outbox.VerdictOf(err).Outcome)
 	}
 	s.runner.endLocked()
 	s.outcomes.sent(it, pause, err)
 }
 
-// followUp is what is left to do outside of the session's mutex, because it
-// concerns other sessions.
+// followUp is what is left to do outside of the session's mutex, because it concerns other sessions.
 type followUp struct {
 	health.Effects[*Item, *Charge]
 	dead *Item // the item itself, when it is to be sent to the poison destination
@@ -53,7 +51,7 @@ type followUp struct {
 
 func (f *followUp) empty() bool { return f.dead == nil && f.Empty() }
 
-// run does all but the sending to the poison destination, which takes its time.
+// run does all but the sending to the poison destination, which may take long.
 func (f *followUp) run(r *Route) {
 	for _, c := range f.GiveBack {
 		c.giveBack()
@@ -82,9 +80,8 @@ func (it *Item) Rerun() bool {
 	return true
 }
 
-// giveBack returns the attempts to the message, because its address was at fault. A chain may
-// have read the number of its attempt, so the message gets them when the chain has returned;
-// one in the parking, when its row is read.
+// giveBack returns the attempts to the message, because its address was at fault. A chain may have read the number of its attempt, so the
+// message gets them when the chain has returned; a parked message, when its row is read.
 func (c *Charge) giveBack() {
 	s := c.session
 	s.mu.Lock()
@@ -105,8 +102,7 @@ func (c *Charge) giveBack() {
 	}
 }
 
-// readmit lets parked groups of the route, and those that were put back to
-// make room, try again.
+// readmit lets groups that were parked or put back to make room try again.
 func (r *Route) readmit() {
 	r.Feeder.AddressBack()
 	for _, s := range r.Sessions() {

@@ -9,14 +9,11 @@ import (
 	"github.com/outriderhq/outrider/handlers"
 )
 
-// A chain waits for the delivery of its message only so that it can look at the
-// outcome, if its middleware does nothing before. Waiting is what costs: a
-// goroutine, and a stack that is in no cache when it continues. So on a route with
-// [Route.DeliverFirst] messages are delivered first, and each runs through its chain
-// when its outcome is known, one after the other on one stack.
+// If its middleware does nothing before a delivery, a chain waits for it only to see the outcome. Waiting is expensive: a goroutine, and a
+// stack that is in no cache when it continues. So on a route with [Config].DeliverFirst messages are delivered first, and each runs through
+// its chain when its outcome is known, one after the other on one stack.
 
-// offerMessages brings what is queued to the gate. A session that delivers first has it
-// instead of workers and their scheduler.
+// offerMessages brings queued messages to the gate, in a session that delivers first.
 func (s *Session) offerMessages() {
 	for {
 		offered, broken, dead := toOffer(s.Route, s.runner.takeAll())
@@ -35,8 +32,8 @@ func (s *Session) offerMessages() {
 	}
 }
 
-// toOffer makes the messages of items, for the gate. Broken are those that cannot be sent, for
-// their chains; dead ones only go to the poison destination.
+// toOffer makes the messages of items, for the gate. Broken messages cannot be sent and go to their chains; dead items only go to the
+// poison destination.
 func toOffer(r *Route, items []*Item) (offered []handlers.Offered, broken []handlers.Ended, dead []*Item) {
 	offered = make([]handlers.Offered, 0, len(items))
 	for _, it := range items {
@@ -71,7 +68,7 @@ func (s *Session) ended(ended []handlers.Ended) {
 	s.conclude(ended, false)
 }
 
-// prepare lets middleware that only looks at results do what comes before a delivery.
+// prepare runs what layers do before a delivery.
 func prepare(before []func(*message.Message), msg *message.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -84,8 +81,8 @@ func prepare(before []func(*message.Message), msg *message.Message) (err error) 
 	return nil
 }
 
-// notAsked is what a chain came to that did not call its handler although it was said
-// to only look at results: the outcome counts, or a message that failed would be lost.
+// notAsked returns the result of a chain that did not call its handler although its layers are marked AfterDelivery: the outcome of the
+// delivery counts, or a message that failed would be lost.
 func (r *Route) notAsked(it *Item, lane string, err error) error {
 	if _, panicked := errors.AsType[*adapters.PanicError](err); panicked {
 		return err

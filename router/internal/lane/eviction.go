@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// LongestLeave is the longest time for which groups are left out to make room.
-	LongestLeave = time.Minute
+	// LongestEviction is the longest time for which groups stay out of the lane to make room.
+	LongestEviction = time.Minute
 
 	// EvictionPause spaces the searches for blocked groups of a full lane.
 	EvictionPause = 100 * time.Millisecond
 
-	// slowDelivery is how long a delivery takes before what is behind it counts as blocked in a
-	// lane whose messages can only be given back.
+	// slowDelivery is after how long a delivery blocks what is behind it, in a lane whose messages can only be given back.
 	slowDelivery = health.LongestProbe
 )
 
-// LeaveFor is how long groups are left out that have been before, some times in a row.
-func LeaveFor(times int) time.Duration { return min(health.LongestProbe<<min(times, 10), LongestLeave) }
+// EvictionFor is how long groups stay out that were evicted before, a number of times in a row.
+func EvictionFor(times int) time.Duration {
+	return min(health.LongestProbe<<min(times, 10), LongestEviction)
+}
 
 // Blockage is a message that does not move, with what waits behind it.
 type Blockage struct {
@@ -31,20 +32,18 @@ type Blockage struct {
 	Sending bool
 }
 
-// EvictBlocked parks groups that do not move when they fill half the window, or when
-// the route's memory is spent, so that others flow. A route with one address
-// only leaves them where they are while that is down, or is slow to take a wave:
-// everything else waits for it too, so parking the backlog would not help.
+// EvictBlocked parks groups that do not move when they fill half the window, or when the route's memory is spent, so that others flow. A
+// route with a single address parks nothing while that is down or slow to take a wave: everything else waits for it too.
 func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runner.stopping || now.Sub(s.evictionLooked) < EvictionPause {
+	if s.runner.stopping || now.Sub(s.evictionSearched) < EvictionPause {
 		return
 	}
-	s.evictionLooked = now
+	s.evictionSearched = now
 	o := s.Route.Destination.Ordering()
 	blocked := blockedLocked(s, now.Add(-ShortDelay), o.Static, o.Unit == adapters.UnitWave)
-	total := s.progress.finishedBeyond() // it takes room as well, for the cursor stands
+	total := s.progress.finishedBeyond() // it takes room as well: the cursor does not move over it
 	for _, b := range blocked {
 		total += b.Waiting
 	}
@@ -53,7 +52,7 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	}
 	for _, b := range blocked {
 		s.progress.number(b.Item)
-		pause := LeaveFor(s.parking.groupOf(b.Item).Evictions()) // its address is down, or it is being sent
+		pause := EvictionFor(s.parking.groupOf(b.Item).Evictions()) // its address is down, or it is being sent
 		if b.Item.phase == backoff {
 			pause = ShortDelay
 		}
@@ -61,8 +60,8 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	}
 }
 
-// Blockages returns the messages of the session that do not move, for a feeder that
-// can take them back; with patient without those that wait for their address.
+// Blockages returns the messages of the session that do not move, for a feeder that can take them back; with patient without those that
+// wait for their address.
 func (s *Session) Blockages(now time.Time, patient bool) []Blockage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +70,8 @@ func (s *Session) Blockages(now time.Time, patient bool) []Blockage {
 	})
 }
 
-// blockedLocked returns the messages that have not moved since slow; with patient without those that wait
-// for their address. With waves, what is being sent waits for it like all that goes there.
+// blockedLocked returns the messages that have not moved since slow; with patient without those that wait for their address. With waves,
+// messages that are being sent wait for it, too.
 func blockedLocked(s *Session, slow time.Time, patient, waves bool) (out []Blockage) {
 	stalls := s.gate.Stalled(slow)
 	s.Route.Health.Held(func(_ string, it *Item) {
@@ -91,8 +90,7 @@ func blockedLocked(s *Session, slow time.Time, patient, waves bool) (out []Block
 	return out
 }
 
-// WithdrawLocked takes what is behind an item of its group out of the lane, and with self the
-// item too, to be given back to their origin.
+// WithdrawLocked takes what is behind an item of its group out of the lane, and with self the item too, to be given back to their origin.
 func (s *Session) WithdrawLocked(it *Item, self bool) []*Item {
 	part := handlers.Behind
 	if self {
@@ -107,8 +105,8 @@ func (s *Session) WithdrawLocked(it *Item, self bool) []*Item {
 	return out
 }
 
-// Evict is WithdrawLocked for callers without the mutex: give takes what was withdrawn,
-// with the mutex held. Nothing is, of an item that has ended.
+// Evict is WithdrawLocked for callers without the mutex: give takes what was withdrawn, with the mutex held. It withdraws nothing of an
+// item that has ended.
 func (s *Session) Evict(it *Item, self bool, give func(out []*Item)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

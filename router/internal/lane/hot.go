@@ -4,11 +4,11 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// The hot path of lanes that are read by cursor: a row comes from memory before it is read. Its item has no place in the stream until the
-// read comes to it; if it has ended by then its position is among those that are settled beyond the cursor, so that neither this
-// session nor the next owner delivers the row again. The cursor itself moves by reads alone.
+// The hot path of lanes that are read by cursor: a row comes from memory before it is read. Its item has no index in the stream until the
+// read brings the row; if it has ended by then, its position is settled beyond the cursor, so neither this session nor the next owner
+// delivers the row again. Only reads move the cursor.
 
-// hotAhead bounds the rows that came from memory and were not read yet: each is written with every settle until it is read.
+// hotAhead bounds the rows that came from memory and were not read yet: every settle writes them until they are read.
 const hotAhead = 128
 
 // Expect notes, before it can be visible, that the row at a position may be claimed from memory. A read that comes first has it.
@@ -24,7 +24,7 @@ func (s *Stream) Expect(position int64) {
 	s.hot[position] = nil
 }
 
-// Unexpect forgets what [Stream.Expect] noted: the row is left to the read.
+// Unexpect undoes [Stream.Expect]: the row is left to the read.
 func (s *Stream) Unexpect(position int64) {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
@@ -37,9 +37,9 @@ func (s *Stream) unexpectLocked(position int64) {
 	}
 }
 
-// Claim takes a row of a committed transaction into the lane that was expected, unless a read was faster, there is no room, or something before
-// it in its group may not have come yet. Whatever happens, it is not expected any more. Claims take half of the window at most, because a read
-// under way has been promised the rest.
+// Claim takes an expected row of a committed transaction into the lane, unless a read was faster, there is no room, or rows before it in
+// its group may not have come yet. In any case it is not expected any more. Claims take half of the window at most: a read in flight may
+// use the rest.
 func (s *Stream) Claim(row adapters.HotLogRow) {
 	session := s.session
 	route := session.Route
@@ -58,7 +58,7 @@ func (s *Stream) Claim(row adapters.HotLogRow) {
 		return
 	}
 	key := route.Key(row.Group)
-	if key != "" && !row.Follows(s.Fetched, s.taken) || !route.Share.Take(cost) {
+	if key != "" && !row.Follows(s.Fetched, s.taken) || !route.Memory.Take(cost) {
 		return
 	}
 	it := newItem(session, key)
@@ -69,7 +69,7 @@ func (s *Stream) Claim(row adapters.HotLogRow) {
 	session.runner.proceedLocked()
 }
 
-// taken reports whether the row at a position that was not read yet has been taken all the same.
+// taken reports whether the row at a position that was not read yet is in the lane or settled.
 func (s *Stream) taken(position int64) bool {
 	_, settled := s.skip[position]
 	return settled || s.hot[position] != nil

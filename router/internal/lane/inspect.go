@@ -7,8 +7,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
-// Inspection is what a session holds at a moment. It is for the invariants that tests
-// of a whole router check: nothing else looks into a session.
+// Inspection is the state of a session, for the invariants that tests of a whole router check.
 type Inspection struct {
 	Stopping  bool
 	Chains    int // that run
@@ -22,7 +21,7 @@ type Inspection struct {
 	groups  map[parkedgroup.Key]bool
 }
 
-// GroupInspection is what the session knows of a group in the parking.
+// GroupInspection is the state of a group in the parking.
 type GroupInspection struct {
 	Group   string // empty: a message without a group
 	Seq     int64  // of that message
@@ -32,7 +31,7 @@ type GroupInspection struct {
 	Since   time.Time // of its first message, about
 }
 
-// Inspect looks into a session.
+// Inspect returns the state of a session.
 func Inspect(s *Session) Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +58,7 @@ func Inspect(s *Session) Inspection {
 	return in
 }
 
-// Knows reports whether the session knows of a parked row, or is about to remove or
-// replace it.
+// Knows reports whether the session knows of a parked row, or is about to remove or replace it.
 func (in *Inspection) Knows(p adapters.Parked) bool {
 	return in.groups[parkedgroup.KeyOf(p.Slot, p.Group, p.Seq)] || in.pending[parkedgroup.Row{Slot: p.Slot, Seq: p.Seq}]
 }
@@ -79,8 +77,7 @@ func unsettledLocked(s *Session) int {
 	return n
 }
 
-// HeldAttempts returns the number of the next attempt of each message that waits for
-// an address, by id. Like Inspect it is for tests.
+// HeldAttempts returns the number of the next attempt of each message that waits for an address, by id, for tests.
 func (r *Route) HeldAttempts(address string) map[string]int {
 	out := map[string]int{}
 	for _, s := range r.Sessions() {

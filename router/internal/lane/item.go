@@ -18,15 +18,14 @@ import (
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
-// The cost of an item beside its row: the item itself, its message with metadata,
-// the request or record that a destination makes of it and, where its chain waits, the stack of that.
-// Measured with the benchmark's messages; see docs/benchmarks.md.
+// The memory of an item without its row: the item, its message with metadata, the request or record of the destination and, if its chain
+// waits, the stack of the chain. Measured with the benchmark's messages; see docs/benchmarks.md.
 const (
 	WaitingOverhead = 8 << 10
 	offeredOverhead = 4 << 10
 )
 
-// Overhead is what each item of the route costs beside its row, in bytes.
+// Overhead is the memory of an item of the route without its row, in bytes.
 func (c *Config) Overhead() int64 {
 	if c.DeliverFirst {
 		return offeredOverhead
@@ -34,12 +33,10 @@ func (c *Config) Overhead() int64 {
 	return WaitingOverhead
 }
 
-// Item is one message in a lane. It is also the root of its messages'
-// contexts, which saves two allocations per message and lets middleware ask
-// for the attempt.
+// Item is one message in a lane. It is also the root of its messages' contexts, which saves two allocations per message and gives
+// middleware the attempt.
 //
-// There is one per message in flight, so its size counts: what few messages need
-// is behind pointers, and small fields stand together.
+// There is one per message in flight, so its size counts: fields that few messages need are behind pointers, and small fields are adjacent.
 type Item struct {
 	handlers.Ticket
 
@@ -48,12 +45,12 @@ type Item struct {
 	cost    int64
 
 	// The source of the message: a row, or (parked, subscriber) a record.
-	row    *adapters.Row
-	record *record
+	row     *adapters.Row
+	content *content
 
 	stream *Stream         // nil unless it came by cursor
 	index  uint64          // in the stream
-	seq    int64           // in the parking; 0: no place there
+	seq    int64           // in the parking; 0: it has no row there
 	charge *Charge         // of its attempts, to be given back perhaps
 	Handle any             // by which its origin knows it; nil: it came by cursor, or from the parking
 	parent context.Context // for values; nil: the lane's
@@ -78,7 +75,7 @@ type Item struct {
 	unwanted  bool // an operator has taken its row away
 	asked     bool // its chain has asked for the outcome
 	ahead     bool // it came by the hot path, and its row was not read yet
-	redriven  bool // an operator wants it attempted anew, after the current attempt
+	redriven  bool // an operator wants it attempted again from the first attempt, after the current one
 }
 
 // newItem makes an item of a session, whose first attempt is next.
@@ -89,7 +86,7 @@ func newItem(s *Session, key string) *Item {
 }
 
 // record is the content of a message that has no row.
-type record struct {
+type content struct {
 	id, kind string
 	position int64
 	metadata message.Metadata
@@ -97,13 +94,13 @@ type record struct {
 	created  time.Time
 }
 
-// owner leads from a gate's ticket to the item that it is part of.
+// owner returns the item of a gate's ticket.
 func owner(t *handlers.Ticket) *Item {
 	return t.Owner.(*Item) //nolint:forcetypeassert // nothing else enters our gates
 }
 
-// newMessage makes a fresh message for the next run of the chain. When delivering first
-// no chain can wait for its ack, so it does without the channels for that.
+// newMessage makes a fresh message for the next run of the chain. When delivering first no chain can wait for its ack, so the message
+// has no channels for that.
 func (it *Item) newMessage() *message.Message {
 	var msg *message.Message
 	switch {
@@ -112,8 +109,8 @@ func (it *Item) newMessage() *message.Message {
 	case it.row != nil:
 		msg = adapters.NewMessage(it.row, it.Session.Lane.Name)
 	default:
-		msg = message.NewMessage(it.record.id, it.record.payload)
-		maps.Copy(msg.Metadata, it.record.metadata)
+		msg = message.NewMessage(it.content.id, it.content.payload)
+		maps.Copy(msg.Metadata, it.content.metadata)
 		msg.Metadata[outbox.MetaLane] = it.Session.Lane.Name
 	}
 	msg.SetContext(it)
@@ -121,12 +118,12 @@ func (it *Item) newMessage() *message.Message {
 }
 
 // content returns the message as it entered the route, to be parked.
-func (it *Item) content() adapters.Parked {
+func (it *Item) toPark() adapters.Parked {
 	if it.row != nil {
 		return adapters.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
 			Metadata: it.row.Metadata(it.Session.Lane.Name), Payload: it.row.Payload}
 	}
-	r := it.record
+	r := it.content
 	return adapters.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
 }
 
@@ -134,17 +131,17 @@ func (it *Item) id() string {
 	if it.row != nil {
 		return it.row.ID
 	}
-	return it.record.id
+	return it.content.id
 }
 
-// saved is what a parked row says that may change while its message is in the
-// lane: short retries and a death are in memory at first.
+// saved has the values of a parked row that may change while its message is in the lane: short retries and a death are in memory
+// at first.
 type saved struct {
 	attempts      int
 	deadLettering bool
 }
 
-// toSave is what the item's row would say now, if it is not dead for good.
+// toSave returns the values that the item's row would have now, unless it is dead.
 func (it *Item) toSave() saved {
 	if it.death != nil {
 		return saved{it.Attempt.Number, true}
@@ -165,8 +162,7 @@ func (it *Item) Precedes(other *Item) bool {
 	return it.Session == other.Session && it.Identity() == other.Identity() && it.arrival < other.arrival
 }
 
-// FailProbe implements health.Message. The attempt of a probe that failed does not count until the message has had
-// as many as its route allows.
+// FailProbe implements health.Message. Failed probes do not count until the message has had as many as its route allows attempts.
 func (it *Item) FailProbe() (last bool) {
 	it.probes++
 	attempts := it.Session.Route.Attempts
@@ -188,15 +184,15 @@ func (it *Item) rowSlot() int {
 func (it *Item) parkedKey() parkedgroup.Key { return parkedgroup.KeyOf(it.slot, it.key, it.seq) }
 func (it *Item) parkedRow() parkedgroup.Row { return parkedgroup.Row{Slot: it.slot, Seq: it.seq} }
 
-// Created is when the message was written, to measure its age.
+// Created is when the message was written.
 func (it *Item) Created() time.Time {
 	if it.row != nil {
 		return it.row.CreatedAt
 	}
-	return it.record.created
+	return it.content.created
 }
 
-// Deadline is part of context.Context: a lane sets none.
+// Deadline implements context.Context: a lane sets none.
 func (it *Item) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done is closed when the lane stops: middleware that waits should give up.
@@ -208,8 +204,7 @@ func (it *Item) Err() error { return it.Session.ctx.Err() }
 // Quiet tells the gate that the lane itself wakes those that wait.
 func (it *Item) Quiet() bool { return true }
 
-// Value answers for the attempt and the item, then asks the contexts of the
-// subscriber's message, the Watermill handler and the lane.
+// Value implements context.Context: after the lane's own values come those of the subscriber's message, the Watermill handler and the lane.
 func (it *Item) Value(key any) any {
 	switch key {
 	case lanectx.Attempt:
@@ -238,34 +233,31 @@ type itemKeyType struct{}
 
 var itemKey any = itemKeyType{}
 
-// itemOf returns the item that a message is made of.
+// itemOf returns the item of a message.
 func itemOf(msg *message.Message) *Item {
 	it, _ := msg.Context().Value(itemKey).(*Item)
 	return it
 }
 
-// ShortDelay is how long a message may wait for its next attempt in memory;
-// longer waits are parked.
+// ShortDelay is how long a message may wait for its next attempt in memory; longer waits are parked.
 const ShortDelay = time.Second
 
-// ReleaseDelay keeps a chain that releases its message at once, again and
-// again, from spinning.
+// ReleaseDelay is the pause after a chain released its message: such a chain must not spin.
 const ReleaseDelay = 100 * time.Millisecond
 
-// skippedByOperator is the reason with which messages are counted whose rows were
-// taken away while they were in the lane.
+// skippedByOperator is the reason of messages whose rows an operator removed while they were in the lane.
 const skippedByOperator = "operator"
 
 // tryBytes bounds the error of each remembered attempt.
 const tryBytes = 500
 
-// tries are the failed attempts of an item, for its parked row. Few items have any.
+// tries has the failed attempts of an item, for its parked row. Few items have any.
 type tries struct {
 	lastError string         // of the attempts so far
 	list      []adapters.Try // never changed in place: rows that are to be written refer to it
 }
 
-// lastError is the error of the item's latest failed attempt; empty: none failed.
+// lastError returns the error of the latest failed attempt; empty: none failed.
 func (it *Item) lastError() string {
 	if it.tries == nil {
 		return ""
@@ -273,7 +265,7 @@ func (it *Item) lastError() string {
 	return it.tries.lastError
 }
 
-// failed remembers the attempt under way as failed.
+// failed remembers the current attempt as failed.
 func (it *Item) failed(cause error) {
 	if cause == nil {
 		return
@@ -287,7 +279,7 @@ func (it *Item) failed(cause error) {
 	t.list = append(slices.Clone(rest), adapters.Try{Number: it.Attempt.Number, At: time.Now(), Error: shorten.To(t.lastError, tryBytes)})
 }
 
-// textOf is an error as it is kept and shown: without when the next attempt is, which is told beside it and differs each time.
+// textOf returns an error as it is kept and shown: without the time of the next attempt, which differs each time.
 func textOf(err error) string {
 	text := err.Error()
 	if d, ok := errors.AsType[*outbox.Decision](err); ok && d.Outcome == outbox.OutcomeRetry && d.Err != nil {
@@ -296,14 +288,14 @@ func textOf(err error) string {
 	return text
 }
 
-// restore takes over what a parked row says of failed attempts.
+// restore takes over the failed attempts of a parked row.
 func (it *Item) restore(row *adapters.Parked) {
 	if row.LastError != "" || len(row.Tries) > 0 {
 		it.tries = &tries{lastError: row.LastError, list: row.Tries}
 	}
 }
 
-// remembered are the failed attempts that the item's row has.
+// remembered returns the failed attempts for the item's row.
 func (it *Item) remembered() []adapters.Try {
 	if it.tries == nil {
 		return nil

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// phase is where an item is between its chains, guarded by the session's mutex. The
-// functions of this file are the only ones that change it.
+// phase is the state of an item, guarded by the session's mutex. Only the functions of this file change it.
 type phase uint8
 
 const (
@@ -21,10 +20,10 @@ const (
 // gone reports whether the item has left the lane.
 func (it *Item) gone() bool { return it.phase == finished || it.phase == parked }
 
-// resume has the item attempted again; its pause is over, or its address is back.
+// resume has the item attempted again.
 func (it *Item) resume() { it.phase, it.wait = running, nil }
 
-// hold keeps the item where it is until its address is back; health has it.
+// hold keeps the item in the lane until its address is back.
 func (it *Item) hold() { it.phase = held }
 
 // after runs the chain again after a delay. The group waits behind the item.
@@ -57,9 +56,8 @@ func (it *Item) deadLetter(d *death) {
 	it.phase = deadLettering
 }
 
-// wait is the pause before an item's next attempt. It lets go of the item when it is
-// stopped: the runtime keeps a stopped timer, with what it refers to, for as long as it
-// likes.
+// wait is the pause before an item's next attempt. When it is stopped it does not refer to the item any more: the runtime may keep a
+// stopped timer, with what it refers to.
 type wait struct {
 	timer *time.Timer
 	item  atomic.Pointer[Item]

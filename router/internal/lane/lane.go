@@ -13,8 +13,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Lane is one slot of one route (or all slots, for order global): a Watermill
-// handler. It does nothing by itself: a session works it while it is ours.
+// Lane is one slot of one route (or all slots, for order global): a Watermill handler. A session works it while it is ours.
 type Lane struct {
 	route *Route
 	Index int
@@ -22,7 +21,7 @@ type Lane struct {
 	Slots []int  // its cursor rows
 
 	chain   message.HandlerFunc // the middleware around handle; by Compose
-	base    context.Context     // what Watermill tells the handler; by Compose
+	base    context.Context     // of Watermill's handler; by Compose
 	session atomic.Pointer[Session]
 }
 
@@ -59,7 +58,7 @@ func (l *Lane) handle(msg *message.Message) error {
 	return it.Session.gate.Handle(&it.Ticket, msg)
 }
 
-// undecodable is why a message is never sent whose row could not be decoded.
+// undecodable returns the error of a message whose row could not be decoded: it is never sent.
 func undecodable(msg *message.Message) error {
 	if reason := msg.Metadata[outbox.MetaBroken]; reason != "" {
 		return outbox.Permanent(errors.New(reason))
@@ -67,8 +66,7 @@ func undecodable(msg *message.Message) error {
 	return nil
 }
 
-// run runs an item's chain and returns what that returns, or its panic. To middleware
-// every message is acked in the end: what becomes of it is the lane's business.
+// run runs an item's chain and returns its error, or its panic. For middleware every message is acked in the end.
 func (l *Lane) run(it *Item) error {
 	if it.death != nil { // nothing is left to attempt: it is on its way to the poison destination
 		return it.death
@@ -89,13 +87,12 @@ func protect(h message.HandlerFunc, msg *message.Message) (err error) {
 	return err
 }
 
-// Compose has Watermill's router compose the handler of each lane: the route's middleware
-// around [Lane.handle]. Sessions then run that handler themselves. Watermill would start a
-// goroutine with a map of log fields for each message, which was a fifth of what a message
-// cost, and a quarter of its allocations.
+// Compose has Watermill's router compose the handler of each lane: the route's middleware around [Lane.handle]. Sessions run that handler
+// themselves. Watermill would start a goroutine with a map of log fields for each message, which was a fifth of a message's cost, and a
+// quarter of its allocations.
 //
-// Each lane subscribes to one message, a probe. The outermost middleware keeps the handler
-// and, from the probe, what Watermill tells handlers through their context.
+// Each lane subscribes to one message, a probe. The outermost middleware keeps the handler and the probe's context, which has Watermill's
+// values.
 func Compose(routes []*Route) error {
 	wm, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 // defaultRetry is the backoff of routes without retry middleware.
 var defaultRetry = middleware.Retry{}
 
-// outcomes carries out what becomes of a session's messages: it tells the address, the gate,
-// the origin, the parking and the cursor. Effects on other sessions are returned. All
-// of it is guarded by the session's mutex.
+// outcomes carries out the verdicts on a session's messages: it updates the address, the gate, the origin, the parking and the cursor.
+// Effects on other sessions are returned. The session's mutex guards all of it.
 type outcomes struct {
 	route    *Route
 	lane     *Lane
@@ -32,11 +31,11 @@ func newOutcomes(s *Session) outcomes {
 		runner: &s.runner, parking: &s.parking, progress: &s.progress}
 }
 
-// judge carries out what the error of a chain that has returned means for its item.
+// judge carries out the verdict of an item whose chain has returned.
 func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	v := verdict(it, err)
 	if err != nil {
-		o.route.notePanic(err)
+		o.route.logPanic(err)
 		if v.Outcome == outbox.OutcomeDelivered {
 			o.route.Log().Warn("a middleware failed after the message was delivered: it counts as delivered",
 				"lane", o.lane.Name, "id", it.id(), "error", err)
@@ -58,7 +57,7 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	return follow
 }
 
-// verdict is outbox.VerdictOf with what the lane knows beside the error.
+// verdict is outbox.VerdictOf, except for messages that were delivered or that a middleware has filtered.
 func verdict(it *Item, err error) outbox.Verdict {
 	if it.Delivered() {
 		return outbox.Verdict{Outcome: outbox.OutcomeDelivered}
@@ -136,8 +135,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	return follow
 }
 
-// retry counts the attempt and plans the next: in memory when it is soon,
-// otherwise in the parking, with the group behind it.
+// retry counts the attempt and plans the next: in memory if it is soon, otherwise in the parking, with the group behind it.
 func (o *outcomes) retry(it *Item, v outbox.Verdict) {
 	o.route.stats.retried.Add(1)
 	now := time.Now()
@@ -172,16 +170,16 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 	if it.seq != 0 {
 		o.parking.settled(it, true)
 	}
-	o.progress.note()
+	o.progress.notify()
 }
 
-// takeBack ends the presence in the lane of an item that its origin takes back.
+// takeBack takes an item out of the lane that its origin takes back.
 func (o *outcomes) takeBack(it *Item) {
 	o.route.Health.Left(it)
 	o.progress.leave(it, finished)
 }
 
-// skip ends a message that an operator has taken away: now, or when its delivery in flight has its outcome, unless that is its delivery.
+// skip ends a message that an operator has removed: now, or when a delivery in flight has its outcome, unless that delivers it.
 func (o *outcomes) skip(it *Item) {
 	it.unwanted = true
 	if it.phase == running || it.phase == deadLettering {
@@ -221,11 +219,10 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 		return
 	}
 	o.parking.settled(it, false)
-	o.progress.note()
+	o.progress.notify()
 }
 
-// sent carries out what became of a message on its way to the poison destination: how long
-// to wait before the next try, if there was an error.
+// sent carries out the result of sending a message to the poison destination. After an error the next try follows after the pause.
 func (o *outcomes) sent(it *Item, pause time.Duration, err error) {
 	if it.reserved {
 		o.gate.Return(&it.Ticket)
@@ -238,8 +235,7 @@ func (o *outcomes) sent(it *Item, pause time.Duration, err error) {
 	case err == nil:
 		o.deadLetter(it, d.verdict(d.cause()))
 	case refused(err) && o.origin.Parks():
-		// Sending it again would change nothing, and dead it may not be: an
-		// operator has to look.
+		// Sending it again would change nothing, and without a copy it may not be dead: an operator has to decide.
 		v := d.verdict(fmt.Errorf("%w; it is held because the %w", d.cause(), err))
 		v.Hold = true
 		o.deadLetter(it, v)
@@ -252,15 +248,14 @@ func (o *outcomes) sent(it *Item, pause time.Duration, err error) {
 	}
 }
 
-// putAsideIfPaused takes a message out of the lane that would be tried again there, when its group was paused while
-// it was being sent.
+// putAsideIfPaused takes a message out of the lane that would be tried again, if its group was paused while it was being sent.
 func (o *outcomes) putAsideIfPaused(it *Item) {
 	if (it.phase == backoff || it.phase == held) && o.parking.paused.Has(it.key) && !o.runner.stopping {
 		o.putAside(it)
 	}
 }
 
-// putAside has a message of a paused group wait outside of the lane, with what is behind it.
+// putAside takes a message of a paused group out of the lane, with what is behind it.
 func (o *outcomes) putAside(it *Item) {
 	if o.origin.Parks() {
 		o.parking.park(it, adapters.ParkedWaiting, time.Time{}, nil)

@@ -12,9 +12,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// parking is what a session knows of its messages in the parking. It puts messages
-// there and takes them out; what brings them back is the pump. All but the channel is
-// guarded by the session's mutex.
+// parking puts messages into the parking and takes them out; the pump brings them back. All but the channel is guarded by the session's
+// mutex.
 type parking struct {
 	session  *Session // of items that come back
 	route    *Route
@@ -58,10 +57,9 @@ func (p *parking) groupOf(it *Item) *parkedgroup.Group {
 	return p.groups.Open(it.parkedKey(), it.slot, it.Created(), p.paused.Has(it.key))
 }
 
-// park takes the item's group out of the lane: the item with the given status,
-// the others as waiting, all in their order. (Some may be before the item, when
-// it was a middleware that failed it.) What is being sent at this moment keeps
-// its place before them and blocks the way back until it is concluded.
+// park takes the item's group out of the lane: the item with the given status, the other messages as waiting, in their order. (Some may be
+// before the item, if a middleware failed it.) Messages that are being sent stay before them and block the way back until they are
+// concluded.
 func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cause error) *parkedgroup.Group {
 	out, kept := p.gate.Withdraw(&it.Ticket, handlers.WholeGroup)
 	for _, t := range slices.Concat(kept, out) {
@@ -89,12 +87,12 @@ func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cau
 		g.Front(adapters.ParkedWaiting, time.Time{}) // the first of them says when it is loaded
 	}
 	p.groups.Plan(g)
-	p.progress.note()
+	p.progress.notify()
 	return g
 }
 
-// block notes that an item which is being sent keeps its parked group where it
-// is. It is stored too, so that the cursor can move over it while it hangs.
+// block notes that an item which is being sent keeps its group in the parking. It is stored too, so that the cursor can move over it while
+// it hangs.
 func (p *parking) block(it *Item, g *parkedgroup.Group) {
 	g.Block(&it.Member)
 	if !it.Stored() && !it.committed {
@@ -123,13 +121,13 @@ func (p *parking) store(it *Item, g *parkedgroup.Group, status adapters.ParkedSt
 	p.takeOut(it, g)
 }
 
-// takeOut ends the item's presence in the lane; its parked row stays.
+// takeOut takes the item out of the lane; its parked row stays.
 func (p *parking) takeOut(it *Item, g *parkedgroup.Group) {
 	p.progress.leave(it, parked)
 	p.leave(it, g)
 }
 
-// leave notes that the item is not in the lane any more.
+// leave notes that the item has left the lane.
 func (p *parking) leave(it *Item, g *parkedgroup.Group) {
 	delete(p.here, it.parkedRow())
 	if g.Leave(&it.Member) {
@@ -137,7 +135,7 @@ func (p *parking) leave(it *Item, g *parkedgroup.Group) {
 	}
 }
 
-// put has the item's row written, and its message acknowledged once that is durable.
+// put has the item's row written, and its message acknowledged when that is durable.
 func (p *parking) put(it *Item, status adapters.ParkedStatus, at time.Time, cause error) {
 	p.progress.rows.Put(p.row(it, status, at, cause))
 	if ack := p.origin.Parked(it); ack != nil {
@@ -148,7 +146,7 @@ func (p *parking) put(it *Item, status adapters.ParkedStatus, at time.Time, caus
 // row is the durable form of an item.
 func (p *parking) row(it *Item, status adapters.ParkedStatus, at time.Time, cause error) adapters.Parked {
 	p.progress.number(it)
-	row := it.content()
+	row := it.toPark()
 	row.LaneRef = adapters.LaneRef{Route: p.route.Name, Slot: it.slot}
 	row.Seq, row.Group, row.Status, row.NextAttemptAt = it.seq, it.key, status, at
 	if it.Stored() {
@@ -168,8 +166,8 @@ func (p *parking) row(it *Item, status adapters.ParkedStatus, at time.Time, caus
 	return row
 }
 
-// settled notes that the item is settled; with remove its row goes too, otherwise
-// (dead) it stays. When it was the last of its group the group flows again.
+// settled notes that the item is settled; with remove its row is removed, otherwise (dead) it stays. After the last one of its group the
+// group flows again.
 func (p *parking) settled(it *Item, remove bool) {
 	if !it.Stored() && !it.Blocks() {
 		return
@@ -189,8 +187,7 @@ func (p *parking) changed(g *parkedgroup.Group) {
 	}
 }
 
-// reconcile takes over what was read after an operator's command. It returns the names of
-// groups that were not in the parking.
+// reconcile takes over the groups that were read after an operator's command. It returns the names of those that were not parked before.
 func (p *parking) reconcile(groups []adapters.ParkedGroup) (added []string) {
 	added, gone := p.groups.Reconcile(groups, p.paused.Has)
 	if gone {
@@ -199,8 +196,7 @@ func (p *parking) reconcile(groups []adapters.ParkedGroup) (added []string) {
 	return added
 }
 
-// withRows returns the messages in the lane whose rows have been written, by group
-// and in order.
+// withRows returns the messages in the lane whose rows have been written, by group and in order.
 func (p *parking) withRows() map[parkedgroup.Key][]*Item {
 	out := map[parkedgroup.Key][]*Item{}
 	for k, it := range p.here {
@@ -215,8 +211,8 @@ func (p *parking) withRows() map[parkedgroup.Key][]*Item {
 	return out
 }
 
-// credit notes that attempts are to be given back to a message in the parking. Its row is
-// corrected when it is read, which is at once unless its group is on its way back.
+// credit gives attempts back to a message in the parking. Its row is corrected when it is read, which is at once unless its group is on
+// its way back.
 func (p *parking) credit(c *Charge) {
 	g := p.groups.All()[c.group]
 	if g == nil {
@@ -228,7 +224,7 @@ func (p *parking) credit(c *Charge) {
 	}
 }
 
-// repay gives an item what it and its row are owed, while its chain does not run.
+// repay gives an item the credits of itself and of its row, while its chain does not run.
 func (p *parking) repay(it *Item) {
 	if g := p.groups.All()[it.parkedKey()]; g != nil && it.seq != 0 {
 		it.credits += g.Credits.Take(it.seq)

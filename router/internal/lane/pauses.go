@@ -6,14 +6,13 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// PausedGroups are the groups of a route that an operator has paused. A set is never changed: another pointer is another set.
+// PausedGroups are the groups of a route that an operator has paused. A set never changes: a new set has a new pointer.
 type PausedGroups map[string]bool
 
-// Has reports whether a group is among them; none is the group of messages without one.
+// Has reports whether a group is paused.
 func (p *PausedGroups) Has(group string) bool { return p != nil && (*p)[group] }
 
-// pauseGroups takes over which groups are paused. A route that keeps no order has no groups, and one with order
-// global has one only: both are paused as a whole.
+// pauseGroups takes over which groups are paused. Routes that keep no order or a global one have no groups to pause.
 func (r *Route) pauseGroups(pauses []adapters.Pause) {
 	now := PausedGroups{}
 	for _, p := range pauses {
@@ -37,8 +36,8 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 	r.Feeder.Wake() // what was resumed may be claimed
 }
 
-// Paused are the groups that are paused now; nil: none was paused so far. A command may change the set at any time: a claim decides
-// about all of its rows by the one that it began with.
+// Paused returns the groups that are paused now; nil: none was paused so far. A command may change the set at any time: a claim uses one set
+// for all of its rows.
 func (r *Route) Paused() *PausedGroups { return r.paused.Load() }
 
 // ApplyPauses takes over which addresses and groups of the route are paused.

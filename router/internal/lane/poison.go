@@ -18,12 +18,10 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// poison is the way of a route's dead messages to its poison destination. A
-// message whose attempts have ended gets there first and is dead after: until
-// the destination has confirmed, the message keeps its place, its group waits
-// behind it, and no attempts are counted. Short pauses are spent in
-// memory, longer ones in the parking, where the row remembers the death: after a
-// restart the message is sent to the poison destination, not attempted again.
+// poison sends a route's dead messages to its poison destination. A message whose attempts have ended is sent there first and is dead after:
+// until the destination has confirmed, the message keeps its place, its group waits behind it, and no attempts are counted. Short pauses are
+// spent in memory, longer ones in the parking, where the row keeps the death: after a restart the message is sent to the poison
+// destination, not attempted again.
 type poison struct {
 	route *Route
 	slots chan struct{} // bounds the requests in flight
@@ -48,15 +46,14 @@ func newPoison(r *Route) *poison {
 	return &poison{route: r, slots: make(chan struct{}, n)}
 }
 
-// death is the verdict that ended a message which is on its way to the poison
-// destination.
+// death is the verdict that ended a message which is on its way to the poison destination.
 type death struct {
 	outbox.Death
 	Hold bool  `json:"hold"` // the group is held afterwards
 	err  error // nil when it was read from a parked row
 }
 
-// Error is the text of why the message is dead.
+// Error implements error: why the message is dead.
 func (d *death) Error() string { return d.Death.Error }
 
 // Unwrap returns the verdict, and so why the message is dead.
@@ -78,8 +75,7 @@ func (d *death) verdict(err error) outbox.Verdict {
 // MetaDeath keeps the death in the metadata of a parked row.
 const MetaDeath = outbox.HeaderPrefix + "death"
 
-// mark returns metadata for a parked row, with the death or, for nil, without
-// the one that a message from elsewhere may bring along.
+// mark returns metadata for a parked row, with the death or, for nil, without the death of another route that a message may bring.
 func (d *death) mark(meta map[string]string) map[string]string {
 	if _, foreign := meta[MetaDeath]; d == nil && !foreign {
 		return meta
@@ -101,8 +97,8 @@ func refused(err error) bool {
 
 var errWaits = errors.New("it failed a moment ago and is being probed")
 
-// send sends one message; otherwise it returns how long to wait before the next
-// try. While the destination fails, one message at a time is sent, as a probe.
+// send sends one message; after an error the next try follows after the pause. While the destination fails, one message at a time is sent,
+// as a probe.
 func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err error) {
 	age := time.Since(it.death.At)
 	pause = min(max(age, health.FirstProbe), longestPoisonPause) // so it doubles from one try to the next
@@ -133,8 +129,7 @@ func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err e
 
 var errBusy = errors.New("all the requests that it may have at once last for long")
 
-// enter waits for a place among the requests in flight, though not for long: what
-// waits here takes room in its lane.
+// enter waits for one of the requests in flight to end, though not for long: messages that wait here take room in their lane.
 func (p *poison) enter(ctx context.Context) error {
 	timer := signal.After(ShortDelay)
 	defer timer.Stop()
@@ -152,7 +147,7 @@ func (p *poison) failure(err error) error {
 	return fmt.Errorf("poison destination %q does not take it: %w", p.route.PoisonName, err)
 }
 
-// admit returns how long nothing may be sent; 0: now, perhaps as the probe.
+// admit returns how long nothing may be sent; 0: send now, perhaps as the probe.
 func (p *poison) admit() (wait time.Duration, probe bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,14 +161,14 @@ func (p *poison) admit() (wait time.Duration, probe bool) {
 	return 0, true
 }
 
-// probed ends a probe that told nothing.
+// probed ends a probe without result.
 func (p *poison) probed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probing = false
 }
 
-// concluded notes the outcome of a send; it reports whether the destination is back.
+// concluded takes the outcome of a send; it reports whether the destination is back.
 func (p *poison) concluded(err error, probe bool) (back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

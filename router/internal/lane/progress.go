@@ -9,10 +9,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// progress is how far a session has come: what it has in flight, what is settled in
-// memory, and what of that is written. It has one stream for each slot of the lane, and
-// the changes of parked rows, which are written in one transaction with the cursors.
-// All of it is guarded by the session's mutex.
+// progress has what a session has in flight, what is settled in memory, and what of that is written. It has one stream for each slot of
+// the lane, and the changes of parked rows, which are written in one transaction with the cursors. The session's mutex guards all of it.
 type progress struct {
 	route   *Route
 	table   adapters.Table      // that the cursors belong to
@@ -51,8 +49,8 @@ func (p *progress) pending() int {
 	return n
 }
 
-// arrive moves a stream over a row and gives the row its index. Wanted reports whether it is
-// to be delivered: a former owner or the hot path may have settled it, or have it in flight.
+// arrive moves a stream over a row and gives the row its index. Wanted reports whether it is to be delivered: a former owner or the hot
+// path may have settled it, or have it in flight.
 func (p *progress) arrive(a Arrival) (index uint64, wanted bool) {
 	str, row := a.Stream, a.Row
 	if !a.Matched {
@@ -62,16 +60,16 @@ func (p *progress) arrive(a Arrival) (index uint64, wanted bool) {
 	}
 	index = str.append(row)
 	if p.meet(str, row.Position, index) {
-		p.route.Share.Give(a.Cost)
+		p.route.Memory.Give(a.Cost)
 		return index, false
 	}
 	if _, done := str.skip[row.Position]; !done {
 		return index, true
 	}
 	delete(str.skip, row.Position)
-	p.route.Share.Give(a.Cost)
+	p.route.Memory.Give(a.Cost)
 	str.finish(index)
-	p.note()
+	p.notify()
 	return index, false
 }
 
@@ -83,8 +81,8 @@ func (p *progress) begin(it *Item) {
 	}
 }
 
-// leave ends the item's presence in the lane: it frees what the item holds, or its row holds it until that is written, and settles
-// its place in the stream.
+// leave takes the item out of the lane: it frees the item's memory, which its row keeps until it is written, and settles its index in the
+// stream.
 func (p *progress) leave(it *Item, as phase) {
 	it.leave(as)
 	if w := p.writes(it); w != nil {
@@ -101,8 +99,7 @@ func (p *progress) leave(it *Item, as phase) {
 	p.settleAhead(it)
 }
 
-// detach lets the cursor move over an item whose row in the parking stands for it. It takes
-// no more room: one that hangs would fill the lane.
+// detach lets the cursor move over an item that has a row in the parking. The item takes no more room: one that hangs would fill the lane.
 func (p *progress) detach(it *Item) {
 	if it.stream != nil {
 		it.stream.finish(it.index)
@@ -114,7 +111,7 @@ func (p *progress) detach(it *Item) {
 	it.uncounted = true
 }
 
-// writes returns what writes the item's row; nil: it is written, or there is none.
+// writes returns the writes that have the item's row; nil: it is written, or there is none.
 func (p *progress) writes(it *Item) *parkedgroup.Writes {
 	if it.seq == 0 {
 		return nil
@@ -130,9 +127,9 @@ func (p *progress) writes(it *Item) *parkedgroup.Writes {
 	return nil
 }
 
-// hold takes memory for a row that is to be written; false: there is none.
+// hold takes memory for a row that is to be written; false: there is not enough.
 func (p *progress) hold(n int64) bool {
-	if !p.route.Share.Take(n) {
+	if !p.route.Memory.Take(n) {
 		return false
 	}
 	p.live += n
@@ -143,13 +140,13 @@ func (p *progress) hold(n int64) bool {
 // free gives memory back; nothing is left when giveUp was first.
 func (p *progress) free(n int64) {
 	n = min(n, p.live)
-	p.route.Share.Give(n)
+	p.route.Memory.Give(n)
 	p.live -= n
 }
 
 // giveUp gives back the memory of what stays unfinished.
 func (p *progress) giveUp() {
-	p.route.Share.Give(p.live)
+	p.route.Memory.Give(p.live)
 	p.live = 0
 }
 
@@ -161,8 +158,7 @@ func (p *progress) number(it *Item) {
 	}
 }
 
-// finishedBeyond counts the finished rows behind those that are not: the cursor stands, and
-// they take room.
+// finishedBeyond counts the finished rows behind those that are not: they take room until the cursor moves over them.
 func (p *progress) finishedBeyond() (n int) {
 	for _, str := range p.streams {
 		n += str.beyond
@@ -170,13 +166,13 @@ func (p *progress) finishedBeyond() (n int) {
 	return n
 }
 
-// note asks for a settle, urgently when half the window waits for it, or half the memory is spent and some of it waits.
-func (p *progress) note() {
+// notify asks for a settle, urgently if half the window waits for it, or half the memory is spent and some of it waits.
+func (p *progress) notify() {
 	unsettled := 0
 	for _, str := range p.streams {
 		unsettled += int(str.head-str.durable) + str.beyond
 	}
-	p.route.settler.Note(unsettled >= p.route.Window/2 || p.rows.Memory > 0 && !p.route.Share.Plenty())
+	p.route.settler.Note(unsettled >= p.route.Window/2 || p.rows.Memory > 0 && !p.route.Memory.Plenty())
 }
 
 // written reports whether everything that was concluded of parked rows is written.
@@ -203,7 +199,7 @@ func (p *progress) oldest() (oldest time.Time) {
 	return oldest
 }
 
-// earlier is the first of two times; zero is none.
+// earlier returns the first of two times; zero is none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -211,8 +207,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// settlements is [Session.Settlements], of a lane that is still the session's. Messages delivered in the
-// transaction that writes them are settled with it.
+// settlements implements [Session.Settlements] of a lane that is still the session's. Messages that are delivered in the transaction that
+// writes them are settled with it.
 func (p *progress) settlements(e settling.Extent, delivered []*Item) (out []adapters.Settlement) {
 	if p.flight != nil {
 		return nil
@@ -249,7 +245,7 @@ func (p *progress) concluded() bool {
 	return false
 }
 
-// settlement is what is to be written of one stream.
+// settlement returns what is to be written of one stream, except rows of the parking.
 func (p *progress) settlement(str *Stream) adapters.Settlement {
 	str.revision++
 	str.flying = str.revision
@@ -263,8 +259,7 @@ func (p *progress) settlement(str *Stream) adapters.Settlement {
 	return st
 }
 
-// settled takes the outcome of what settlements returned. Durable reports whether something
-// is written now, and acks is what the origin is told for it.
+// settled takes the outcome of what settlements returned. Durable reports whether something is written now; acks go to the origin.
 func (p *progress) settled(ok bool) (acks []any, durable bool) {
 	flight := p.flight
 	p.flight = nil
@@ -290,7 +285,7 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 	return flight.Acks, true
 }
 
-// meet gives an item that came from memory its place in the stream, now that its row was read; false: there is none.
+// meet gives an item that came from memory its index in the stream, now that its row was read; false: there is no such item.
 func (p *progress) meet(str *Stream, position int64, index uint64) bool {
 	it, expected := str.hot[position]
 	if expected {
@@ -304,7 +299,7 @@ func (p *progress) meet(str *Stream, position int64, index uint64) bool {
 	return true
 }
 
-// settleAhead notes that an item has ended whose row was not read yet.
+// settleAhead settles an item that has ended before its row was read.
 func (p *progress) settleAhead(it *Item) {
 	if !it.ahead {
 		return
@@ -316,7 +311,7 @@ func (p *progress) settleAhead(it *Item) {
 	str.unwritten = settling.Concluded
 }
 
-// commit notes that it is written that an item was delivered. Its chain has not returned yet.
+// commit notes that the delivery of an item is durable. Its chain has not returned yet.
 func (p *progress) commit(it *Item) {
 	it.committed = true
 	if it.stream == nil {

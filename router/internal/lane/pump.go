@@ -16,19 +16,17 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// pump reads parked messages back when their groups are due. The session runs it, and lets
-// into the lane what it returns.
+// pump reads parked messages back when their groups are due. The session runs it and lets the messages into the lane.
 type pump struct {
 	ctx     context.Context // of the session
 	route   *Route
 	parking *parking
 	mu      *sync.Mutex          // the session's
-	loading settling.CallTimeout // of a look into the parking
+	loading settling.CallTimeout // of a read of the parking
 }
 
-// dueGroups takes the groups that are due off the heap, as many as the lane has
-// room for, and how long to wait for the next (-1: until kicked); full, when
-// there was no room.
+// dueGroups returns the groups that are due, as many as the lane has room for, and how long to wait for the next (-1: until kicked);
+// full: there was no room.
 func (p *pump) dueGroups(now time.Time) (due []*parkedgroup.Group, wait time.Duration, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +41,7 @@ func (p *pump) dueGroups(now time.Time) (due []*parkedgroup.Group, wait time.Dur
 			return due, 0, false
 		case at.After(now):
 			return due, at.Sub(now), false
-		case room <= 0 || p.route.Share.Spent(p.portion()):
+		case room <= 0 || p.route.Memory.Spent(p.portion()):
 			return due, ReleaseDelay, true
 		}
 		room -= parking.groups.Load(g, p.batch(g))
@@ -52,9 +50,8 @@ func (p *pump) dueGroups(now time.Time) (due []*parkedgroup.Group, wait time.Dur
 	return due, 0, false
 }
 
-// batch is how many parked messages of a group come back at a time: no
-// more than the window has room for. Of one that was parked because it did not
-// move it is the first, to see whether it does.
+// batch is how many parked messages of a group come back at a time: no more than the window has room for. Of a group that was parked because
+// it did not move only the first comes, to see whether it moves now.
 func (p *pump) batch(g *parkedgroup.Group) int {
 	if g.Evicted() {
 		return 1
@@ -77,28 +74,28 @@ func (p *pump) report(err error, lane string) time.Duration {
 	return 0
 }
 
-// errLater says that a group cannot be read now: there is no memory for it, or it changed meanwhile.
+// errLater says that a group cannot be read now: there is no memory, or it changed meanwhile.
 var errLater = errors.New("there is no memory for a parked message")
 
-// portion is the memory that a read of parked messages takes before it is known how large they are.
-func (p *pump) portion() int64 { return min(1<<20, p.route.Share.Budget.Limit/16) }
+// portion is the memory that a read of parked messages takes before their size is known.
+func (p *pump) portion() int64 { return min(1<<20, p.route.Memory.Budget.Limit/16) }
 
-// read reads the first messages of a group, as many payloads as fit into the memory that it has taken for them: the caller gives
-// that back. A first one that is larger is read alone, into as much as it needs.
+// read reads the first messages of a group, as many payloads as fit into the memory that it takes; the caller gives that back. A larger
+// first message is read alone.
 func (p *pump) read(g *parkedgroup.Group) (rows []adapters.Parked, taken int64, err error) {
 	after, limit := int64(0), g.Limit()
 	if g.Key.Group == "" {
 		after, limit = g.Key.Alone.Seq-1, 1
 	}
 	taken = p.portion()
-	if !p.route.Share.Take(taken) {
+	if !p.route.Memory.Take(taken) {
 		return nil, 0, errLater
 	}
 	rows, err = p.query(g, after, limit, taken)
 	if err == nil && len(rows) > 0 && rows[0].Bare {
-		p.route.Share.Give(taken)
+		p.route.Memory.Give(taken)
 		taken = rows[0].Size + p.route.Overhead()
-		if !p.route.Share.Take(taken) {
+		if !p.route.Memory.Take(taken) {
 			return nil, 0, errLater
 		}
 		var whole []adapters.Parked
@@ -111,7 +108,7 @@ func (p *pump) read(g *parkedgroup.Group) (rows []adapters.Parked, taken int64, 
 	return rows, taken, err
 }
 
-// query reads messages of a group. A connection that has fallen silent must not keep the lane's other groups in the parking.
+// query reads messages of a group. A connection that does not answer must not keep the lane's other groups in the parking.
 func (p *pump) query(g *parkedgroup.Group, after int64, limit int, bytes int64) (rows []adapters.Parked, err error) {
 	err = p.loading.Call(p.ctx, func(ctx context.Context) (err error) {
 		rows, err = p.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: p.route.Name, Slot: g.Slot}, g.Key.Group, after, limit, bytes)
@@ -120,8 +117,7 @@ func (p *pump) query(g *parkedgroup.Group, after int64, limit int, bytes int64) 
 	return rows, err
 }
 
-// loaded takes what was read of a group. It returns the messages that are to enter the lane,
-// and those that came for the group meanwhile.
+// loaded takes the rows that were read of a group. It returns the messages that enter the lane, and those that came for the group meanwhile.
 func (p *parking) loaded(g *parkedgroup.Group, rows []adapters.Parked, err error) (items, aside []*Item) {
 	again := g.Loaded()
 	aside = p.aside[g.Key]
@@ -139,8 +135,7 @@ func (p *parking) loaded(g *parkedgroup.Group, rows []adapters.Parked, err error
 	return items, aside
 }
 
-// inject takes the messages whose rows were read into account as being in the lane, and
-// returns them, to enter it behind each other.
+// inject makes items of the rows that were read, and returns those that enter the lane, in order.
 func (p *parking) inject(g *parkedgroup.Group, rows []adapters.Parked) (items []*Item) {
 	if g.Key.Group == "" && len(rows) > 0 && rows[0].Seq != g.Key.Alone.Seq {
 		rows = nil
@@ -183,14 +178,12 @@ func (p *parking) inject(g *parkedgroup.Group, rows []adapters.Parked) (items []
 	return items
 }
 
-// early reports whether a row may go before it is due: it waits for the poison
-// destination, which works.
+// early reports whether a row may go before it is due: it waits for the poison destination, which works.
 func (p *parking) early(row adapters.Parked) bool {
 	return p.route.poison != nil && row.Metadata[MetaDeath] != "" && p.route.poison.works()
 }
 
-// correct writes rows anew of which attempts were given back, when they stay in
-// the parking.
+// correct writes rows again of which attempts were given back, if they stay in the parking.
 func (p *parking) correct(g *parkedgroup.Group, rows []adapters.Parked) {
 	for _, row := range rows {
 		n := min(g.Credits.Take(row.Seq), row.Attempts)
@@ -202,7 +195,7 @@ func (p *parking) correct(g *parkedgroup.Group, rows []adapters.Parked) {
 			row.Was = row.Attempts
 			row.Attempts -= n
 			p.progress.rows.Put(row)
-			p.progress.note()
+			p.progress.notify()
 		}
 	}
 }
@@ -212,12 +205,12 @@ func (p *parking) itemOf(row adapters.Parked) *Item {
 	it := newItem(p.session, row.Group)
 	it.slot, it.seq = row.Slot, row.Seq
 	it.restore(&row)
-	it.record = &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
+	it.content = &content{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
 	it.Attempt.Number = row.Attempts + 1
 	it.cost = int64(len(row.Payload)) + p.route.Overhead()
 	p.restoreDeath(it, row)
 	it.saved = it.toSave()
-	if !p.route.Share.Take(it.cost) {
+	if !p.route.Memory.Take(it.cost) {
 		return nil
 	}
 	p.repay(it)
@@ -225,12 +218,11 @@ func (p *parking) itemOf(row adapters.Parked) *Item {
 	return it
 }
 
-// restoreDeath gives an item that comes out of the parking the death that its row
-// remembers. An operator who redrove the message wants it attempted instead:
-// then no attempts are on record.
+// restoreDeath gives an item that comes out of the parking the death of its row. If an operator has redriven the message, which set its
+// attempts to 0, it is attempted instead.
 func (p *parking) restoreDeath(it *Item, row adapters.Parked) {
 	text := row.Metadata[MetaDeath]
-	delete(it.record.metadata, MetaDeath)
+	delete(it.content.metadata, MetaDeath)
 	if text == "" || row.Attempts == 0 || p.route.poison == nil {
 		return
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// Config says what the lanes of a route do with messages; see [Route], whose
-// fields these are.
+// Config of a [Route].
 type Config struct {
 	Name         string
 	Match        func(*adapters.Row) bool
@@ -34,11 +33,11 @@ type Config struct {
 	Window       int
 	Attempts     int
 	SendTimeout  time.Duration
-	Progress     bool // a row of another system shows how far the route is, and why it stands
-	Together     any  // routes with the same one share the places for their requests; nil: the route has its own
+	Progress     bool // a row of another system shows how far the route is, and why it does not move
+	Together     any  // routes with the same one share the permits for their requests; nil: the route has its own
 }
 
-// Shared is what the lanes of all routes of a process have in common.
+// Shared has what the lanes of all routes of a process share.
 type Shared struct {
 	Logger   *slog.Logger
 	Redact   func(address string) string // masks secrets
@@ -47,7 +46,7 @@ type Shared struct {
 	Patience time.Duration // for an answer of the state store
 
 	places   atomic.Uint64 // given to messages that enter lanes
-	together map[any]*handlers.Places
+	together map[any]*handlers.Permits
 	Busy     atomic.Int32 // lanes that have chains
 }
 
@@ -58,15 +57,15 @@ func (s *Shared) limiter(together any, o adapters.Ordering) *handlers.Limiter {
 		return handlers.NewLimiter(o.MaxRequests, shared)
 	}
 	if s.together == nil {
-		s.together = map[any]*handlers.Places{}
+		s.together = map[any]*handlers.Permits{}
 	}
 	if s.together[together] == nil {
-		s.together[together] = new(handlers.Places)
+		s.together[together] = new(handlers.Permits)
 	}
 	return s.together[together].Limiter(o.MaxRequests, shared)
 }
 
-// Route is a route at work: its lanes, and what they have in common.
+// Route has the lanes of a route, and what they share.
 type Route struct {
 	Config
 	shared  *Shared
@@ -80,9 +79,9 @@ type Route struct {
 	paused   atomic.Pointer[PausedGroups] // nil: none is
 	poison   *poison                      // nil: dead messages are only parked
 	limiter  *handlers.Limiter
-	Share    memory.Share // of the memory
-	panics   sync.Map     // places where supplied code has panicked, of which there are as many as lines that panic
-	unasked  sync.Once    // a chain that ran after a delivery did not ask for its outcome
+	Memory   memory.Account // of the memory
+	panics   sync.Map       // places where supplied code has panicked, of which there are as many as lines that panic
+	unasked  sync.Once      // a chain that ran after a delivery did not ask for its outcome
 	stats    routeStats
 
 	leastChains int            // chains that each of its lanes may run in any case
@@ -90,22 +89,21 @@ type Route struct {
 	failures    logging.FirstFailures
 }
 
-// NewRoute makes the lanes of a route. They do nothing before they have a feeder and a
-// lease, see [Route.Connect].
+// NewRoute makes the lanes of a route. They need a feeder and a lease, see [Route.Connect].
 func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
 		limiter: shared.limiter(cfg.Together, o)}
 	rt.Health = health.New[*Item, *Charge](health.Config{Route: cfg.Name, Log: rt.Log, Redact: rt.redact, Opened: rt.Kick})
 	rt.poison = newPoison(rt)
-	rt.Share.Budget = shared.Budget
+	rt.Memory.Budget = shared.Budget
 	for i, slots := range rt.laneSlots() {
 		rt.Lanes = append(rt.Lanes, newLane(rt, i, slots))
 	}
 	return rt
 }
 
-// Connect gives the lanes what feeds them and what they are owned by.
+// Connect sets the feeder and the lease.
 func (r *Route) Connect(f Feeder, l Lease) { r.Feeder, r.Lease = f, l }
 
 // Log returns the route's logger.
@@ -118,8 +116,7 @@ func (r *Route) redact(address string) string {
 	return r.shared.Redact(address)
 }
 
-// owned is which part of the route's lanes is ours, above 0. A throttle asks for
-// every message.
+// owned is the part of the route's lanes that is ours, above 0. A throttle calls it for every message.
 func (r *Route) owned() float64 {
 	ours := 0
 	for _, l := range r.Lanes {
@@ -146,7 +143,7 @@ func (r *Route) laneSlots() [][]int {
 	return out
 }
 
-// Key is the group under which a message is gated and parked.
+// Key returns the group under which a message is gated and parked.
 func (r *Route) Key(group string) string {
 	switch r.Order {
 	case adapters.OrderNone:
@@ -158,10 +155,9 @@ func (r *Route) Key(group string) string {
 	}
 }
 
-// gateDestination is what the gates deliver to. With order global one message
-// is sent at a time: of a batch that fails in part, a destination keeps back
-// what is behind a failed message of the same group only. Where a batch cannot fail in part it is
-// sent in batches, which are small: all of one is attempted again if any message of it fails.
+// gateDestination is the destination of the gates. With order global one message is sent at a time: of a batch that fails in part, a
+// destination keeps back only what is behind a failed message of the same group. A destination whose batches cannot fail in part gets
+// small batches: all of one is attempted again if any message fails.
 func (r *Route) gateDestination(d adapters.Destination) adapters.Destination {
 	if r.Order == adapters.OrderGlobal {
 		return inOrder{killable(d), &r.stats}
@@ -199,7 +195,7 @@ func (d inOrder) Ordering() adapters.Ordering {
 // GlobalKey is the one group of a route with order global.
 const GlobalKey = "*"
 
-// Sessions are those that work the route's lanes now.
+// Sessions returns those that work the route's lanes now.
 func (r *Route) Sessions() []*Session {
 	out := make([]*Session, 0, len(r.Lanes))
 	for _, l := range r.Lanes {
@@ -210,7 +206,7 @@ func (r *Route) Sessions() []*Session {
 	return out
 }
 
-// Kick makes all gates of the route look again at what waits to be sent.
+// Kick has all gates of the route send what they may now.
 func (r *Route) Kick() {
 	for _, s := range r.Sessions() {
 		s.gate.Kick()
@@ -240,8 +236,7 @@ func (r *Route) judge(address string, tickets []*handlers.Ticket, began time.Tim
 	return r.refusals.Judge(address, identities, began, errs)
 }
 
-// killable lets tests kill the process before and after its deliveries. Without
-// a failpoint it costs nothing: the destination is used as it is.
+// killable lets tests kill the process before and after its deliveries. Without a failpoint it returns the destination.
 func killable(d adapters.Destination) adapters.Destination {
 	if at, _ := failpoint.Armed(); at == "" {
 		return d
@@ -271,7 +266,7 @@ const (
 	LeastChains = 64
 )
 
-// leastChains is what each lane of a route may have.
+// leastChains is how many chains each lane of a route may have in any case.
 func leastChains(o adapters.Ordering) int {
 	if o.Unit == adapters.UnitGroup && o.MaxMessages > 1 {
 		return min(o.MaxMessages, TotalChains) + LeastChains

@@ -15,9 +15,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// Session is one period of owning a lane. It begins with the state that the
-// store handed over and ends drained or lost; nothing outlives it but what was
-// settled. Its parts are described in the package comment.
+// Session is one period of owning a lane. It begins with the state of the store and ends drained or lost; only what was settled outlives it.
+// Its parts are described in the package comment.
 type Session struct {
 	Lane   *Lane
 	Route  *Route
@@ -31,18 +30,17 @@ type Session struct {
 
 	mu       sync.Mutex
 	lost     bool   // no longer ours: nothing may be settled
-	arrivals uint64 // items that were given a place at the gate
+	arrivals uint64 // items that have entered the gate
 	runner   runner
 	outcomes outcomes
 	parking  parking
 	progress progress
 	landed   sync.Cond // a write of the lane has its outcome; see transact
 
-	evictionLooked time.Time // when blocked groups were last looked for
+	evictionSearched time.Time // when blocked groups were last looked for
 }
 
-// NewSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors
-// belong to table.
+// NewSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors belong to table.
 func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, groups []adapters.ParkedGroup) *Session {
 	s := &Session{Lane: l, Route: l.route}
 	s.landed.L = &s.mu
@@ -78,8 +76,8 @@ func (s *Session) Start() {
 	s.wg.Go(s.bringBack)
 }
 
-// Room is how many more rows the lane takes. A lane of order global takes none
-// while something is parked: everything would have to be parked behind it.
+// Room is how many more rows the lane takes. A lane of order global takes none while something is parked: everything would have to be parked
+// behind it.
 func (s *Session) Room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,11 +87,9 @@ func (s *Session) Room() int {
 	return s.Route.Window - s.progress.pending()
 }
 
-// Stop ends the session's work: no chain begins any more, what waits is released,
-// what is being sent gets its outcome. It returns when all chains have ended or
-// ctx does; then deliveries are cancelled and their outcome is unknown; UnknownBy
-// counts these messages.
-// Settling what was concluded is left to the caller.
+// Stop ends the session: no chain begins any more, what waits is released, what is being sent gets its outcome. It returns when all chains
+// have ended or ctx does; then deliveries are cancelled and their outcome is unknown; [UnknownBy] counts these messages. The caller settles
+// what was concluded.
 func (s *Session) Stop(ctx context.Context) {
 	s.cancel() // first: a query that does not return may hold the mutex
 	s.mu.Lock()
@@ -137,10 +133,9 @@ func (s *Session) Lost() bool {
 	return s.lost
 }
 
-// Lose marks the session as one whose lane is no longer its own: nothing more of it is
-// settled. It reports whether the session is to be stopped now, having called off what
-// it sends. One that is no longer in its lane must only not take for written what it
-// tried to write: the lane may already have its next session.
+// Lose marks the session as one whose lane is no longer its own: nothing more of it is settled. It cancels deliveries and reports whether the
+// session is to be stopped now. For a session that has left its lane it only marks that its last writes did not succeed: the lane may
+// already have its next session.
 func (s *Session) Lose() (stop bool) {
 	s.mu.Lock()
 	already := s.lost
@@ -162,7 +157,7 @@ func (s *Session) Streams() []*Stream { return s.progress.streams }
 
 // bringBack lets parked messages into the lane when they are due.
 func (s *Session) bringBack() {
-	kicked := s.parking.kicked // not the session: the runtime keeps a stopped timer, with what it refers to, for as long as it likes
+	kicked := s.parking.kicked // not the session: the runtime may keep a stopped timer, with what it refers to
 	timer := time.AfterFunc(time.Hour, func() { signal.Send(kicked) })
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
@@ -185,8 +180,7 @@ func (s *Session) bringBack() {
 	}
 }
 
-// load reads the first messages of each group and lets them into the lane. The rows
-// must be durable before they are read back.
+// load reads the first messages of each group and lets them into the lane. The rows must be durable before they are read back.
 func (s *Session) load(groups []*parkedgroup.Group) (wait time.Duration) {
 	err := writeParked(s)
 	for _, g := range groups {
@@ -196,7 +190,7 @@ func (s *Session) load(groups []*parkedgroup.Group) (wait time.Duration) {
 			rows, taken, err = s.pump.read(g)
 		}
 		s.mu.Lock()
-		s.Route.Share.Give(taken) // each message takes its own
+		s.Route.Memory.Give(taken) // each message takes its own
 		if s.runner.stopping {
 			s.mu.Unlock()
 			continue
@@ -217,7 +211,7 @@ func (s *Session) load(groups []*parkedgroup.Group) (wait time.Duration) {
 	return s.pump.report(err, s.Lane.Name)
 }
 
-// Settlements implements Batch: it returns what is to be written about the lane, or nothing.
+// Settlements implements [settling.Batch].
 func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +221,7 @@ func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 	return s.progress.settlements(e, nil)
 }
 
-// Settled implements Batch.
+// Settled implements [settling.Batch].
 func (s *Session) Settled(ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

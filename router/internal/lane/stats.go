@@ -11,8 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// routeStats are the counters of a route. They are for people and alarms; no
-// guarantee rests on them.
+// routeStats are the counters of a route.
 type routeStats struct {
 	deliveredN atomic.Int64
 	retried    atomic.Int64
@@ -45,8 +44,7 @@ func (c *ageCounts) load() (out adapters.AgeCounts) {
 }
 
 func (s *routeStats) delivered(it *Item) {
-	// The age of every 64th is enough on a busy route: neither time.Now nor a look at
-	// the row is free. On a quiet one all count.
+	// On a busy route the age of every 64th is enough: time.Now and reading the row are not free. On a quiet route all count.
 	if n := s.deliveredN.Add(1); n%64 != 1 && s.exact.Load() <= 0 {
 		return
 	}
@@ -58,7 +56,7 @@ func (s *routeStats) delivered(it *Item) {
 	}
 }
 
-// exactAges is how many deliveries between two looks at the counters are all measured.
+// exactAges is how many deliveries have their age measured after the counters were read.
 const exactAges = 64
 
 func (s *routeStats) skip(reason string) {
@@ -78,9 +76,8 @@ func (s *routeStats) skipItem(it *Item, reason string) {
 	s.skips.add(it.id(), it.rowSlot(), it.position(), reason)
 }
 
-// notePanic logs the stack of a panic, the first time that it happens at its place:
-// the message's error has the place, and every attempt may end the same way.
-func (r *Route) notePanic(err error) {
+// logPanic logs the stack of a panic, the first time that it happens in a line of code. The message's error has the line.
+func (r *Route) logPanic(err error) {
 	p, ok := errors.AsType[*adapters.PanicError](err)
 	if !ok {
 		return
@@ -96,8 +93,7 @@ func (r *Route) CountRetried() { r.stats.retried.Add(1) }
 // CountSkipped counts a message that is not delivered, by the reason.
 func (r *Route) CountSkipped(reason string) { r.stats.skip(reason) }
 
-// Stats returns the counters of the route, but for what only its owner and its queue
-// know.
+// Stats returns the counters of the route, except those of its owner and its queue.
 func (r *Route) Stats() adapters.RouteStats {
 	s := adapters.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
@@ -117,8 +113,7 @@ func (r *Route) Stats() adapters.RouteStats {
 	return s
 }
 
-// down lists the addresses that are down, and those whose deliveries wait for an
-// answer that the destination does not expect soon.
+// down lists the addresses that are down, and those whose deliveries wait for an answer that the destination does not expect soon.
 func (r *Route) down() []adapters.AddressStatus {
 	out := r.Health.Status(textOf)
 	reporter, ok := r.Destination.(adapters.AddressReporter)

@@ -8,9 +8,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// entry is a row on its way, as its stream remembers it until it is durably
-// settled.
-type entry struct {
+// streamRow is a row of a stream that is not durably settled.
+type streamRow struct {
 	page     *adapters.Page
 	position int64
 	anchor   adapters.Anchor
@@ -19,13 +18,12 @@ type entry struct {
 	finished bool
 }
 
-// after is adapters.Row.After for a row that is no longer kept.
-func (e *entry) after() adapters.Cursor {
+// after is [adapters.Row.After] for a row that is no longer in memory.
+func (e *streamRow) after() adapters.Cursor {
 	return adapters.After(e.page, e.position, e.late, e.anchor)
 }
 
-// Stream is how far one slot of a route was fetched and settled. All fields
-// but fetched and its companions are guarded by the session's mutex.
+// Stream is how far one slot of a route was fetched and settled. The session's mutex guards all fields up to timeline.
 //
 // Rows get consecutive indexes in the order in which they were fetched:
 //
@@ -43,7 +41,7 @@ type Stream struct {
 	// Of settles: the last one's number, that of the one in flight, and the last one's that is known to be durable.
 	revision, flying, confirmed int64
 
-	ring    []entry // by index modulo its length; it grows with what is pending, from nothing
+	ring    []streamRow // by index modulo its length; it grows with what is pending, from nothing
 	durable uint64
 	head    uint64
 	tail    uint64
@@ -76,26 +74,26 @@ func (s *Stream) append(row *adapters.Row) uint64 {
 		s.grow()
 	}
 	i := s.tail
-	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), created: row.CreatedAt, late: row.Late}
+	e := streamRow{page: row.Page, position: row.Position, anchor: row.Anchor(), created: row.CreatedAt, late: row.Late}
 	s.ring[i%uint64(len(s.ring))] = e
 	s.tail++
 	s.Fetched, s.whole = e.after(), false
 	return i
 }
 
-// ringLeast is how many rows a ring has room for when the first one comes. Most lanes of many never fill their window, many never get a
-// row, and the garbage collector counts memory that was never written to.
+// ringLeast is the least size of a ring. Most lanes never fill their window, many never get a row, and the garbage collector counts memory
+// that was never written to.
 const ringLeast = 16
 
 func (s *Stream) grow() {
-	ring := make([]entry, max(2*len(s.ring), ringLeast))
+	ring := make([]streamRow, max(2*len(s.ring), ringLeast))
 	for i := s.durable; i < s.tail; i++ {
 		ring[i%uint64(len(ring))] = *s.at(i)
 	}
 	s.ring = ring
 }
 
-func (s *Stream) at(i uint64) *entry { return &s.ring[i%uint64(len(s.ring))] }
+func (s *Stream) at(i uint64) *streamRow { return &s.ring[i%uint64(len(s.ring))] }
 
 func (s *Stream) finish(i uint64) {
 	s.at(i).finished = true
@@ -113,8 +111,7 @@ func (s *Stream) finish(i uint64) {
 	s.catchUp()
 }
 
-// catchUp moves the settled cursor over everything that was fetched and needed
-// no delivery, once nothing is in flight.
+// catchUp moves the settled cursor over everything that was fetched and needed no delivery, if nothing is in flight.
 func (s *Stream) catchUp() {
 	if s.head == s.tail && s.settled != s.Fetched {
 		e := settling.Everything
@@ -125,7 +122,7 @@ func (s *Stream) catchUp() {
 	}
 }
 
-// settledBeyond lists the positions that are finished behind the cursor.
+// settledBeyond lists the positions beyond the cursor that are finished.
 func (s *Stream) settledBeyond() []int64 {
 	if s.beyond == 0 && len(s.skip) == 0 {
 		return nil
@@ -136,7 +133,6 @@ func (s *Stream) settledBeyond() []int64 {
 			out = append(out, e.position)
 		}
 	}
-	// Positions that are settled and were not read yet.
 	for p := range s.skip {
 		out = append(out, p)
 	}
@@ -148,7 +144,7 @@ func (s *Stream) settles(it *Item) bool {
 	return it.stream == s || it.stream == nil && it.slot == s.Slot
 }
 
-// deliver adds to a settlement of the stream that items are delivered.
+// deliver adds delivered items to a settlement of the stream.
 func (s *Stream) deliver(st *adapters.Settlement, items []*Item) {
 	for _, it := range items {
 		switch {
@@ -167,8 +163,8 @@ func (s *Stream) deliver(st *adapters.Settlement, items []*Item) {
 	}
 }
 
-// forgetGone forgets positions that were settled before their rows were read, and whose rows are no longer there: a read that began when they
-// were known has passed them without a row. The read that has just ended may have begun before, so the next one counts.
+// forgetGone forgets positions that were settled before their rows were read, and whose rows are gone: a read that began when they were known
+// has passed them without a row. The read that has just ended may have begun before that, so the next one counts.
 func (s *Stream) forgetGone() {
 	if !s.whole {
 		return

@@ -9,63 +9,59 @@ import (
 	"github.com/outriderhq/outrider/handlers"
 )
 
-// The functions below answer operators' questions about a single event. They are called rarely, and
-// cost the path of messages nothing but a note for each settle and each skip.
-
-// timelineMost is how many settles of a stream are remembered. When there are more, every
-// other one is forgotten, and from then on as many more are left out: they reach further back, in larger steps.
+// timelineMost is how many settles of a stream are remembered. If there are more, every other one is forgotten, and from then on steps are
+// twice as large.
 const timelineMost = 32
 
-// timeline remembers when the cursor of a stream came to which position.
+// timeline has the times at which the cursor of a stream came to positions, for operators' questions.
 type timeline struct {
-	marks []passedAt
-	every int // so many settles are one mark
-	since int // settles since the latest mark
+	points []point
+	every  int // so many settles are one point
+	since  int // settles since the latest point
 }
 
-// passedAt is when the cursor of a stream was written with a position.
-type passedAt struct {
+// point is when the cursor of a stream was written with a position.
+type point struct {
 	position int64
 	at       int64 // nanoseconds since 1970
 }
 
-// add notes that a settle with a position is durable. The last mark is always the latest settle.
+// add adds a durable settle. The last point is always the latest settle.
 func (t *timeline) add(position int64, at time.Time) {
-	n := len(t.marks)
-	if n > 0 && position < t.marks[n-1].position { // a seek
+	n := len(t.points)
+	if n > 0 && position < t.points[n-1].position { // a seek
 		*t = timeline{}
 		n = 0
 	}
-	m := passedAt{position, at.UnixNano()}
-	if n > 0 && position == t.marks[n-1].position {
+	m := point{position, at.UnixNano()}
+	if n > 0 && position == t.points[n-1].position {
 		return
 	}
 	if t.since++; n > 1 && t.since < t.every {
-		t.marks[n-1] = m
+		t.points[n-1] = m
 		return
 	}
 	t.since = 0
 	if n == timelineMost {
-		kept := t.marks[:0]
+		kept := t.points[:0]
 		for i := 1; i < n; i += 2 {
-			kept = append(kept, t.marks[i])
+			kept = append(kept, t.points[i])
 		}
-		t.marks, t.every = kept, max(t.every, 1)*2
+		t.points, t.every = kept, max(t.every, 1)*2
 	}
-	t.marks = append(t.marks, m)
+	t.points = append(t.points, m)
 }
 
-// passed is between which times the cursor came to a position; by is zero when that was
-// before everything that is remembered.
+// passed returns between which times the cursor came to a position; by is zero if that was before the first point.
 func (t *timeline) passed(position int64) (after, by time.Time) {
-	for i, m := range t.marks {
+	for i, m := range t.points {
 		if m.position < position {
 			continue
 		}
 		if i == 0 {
 			return after, by
 		}
-		return time.Unix(0, t.marks[i-1].at), time.Unix(0, m.at)
+		return time.Unix(0, t.points[i-1].at), time.Unix(0, m.at)
 	}
 	return after, by
 }
@@ -80,7 +76,7 @@ type skips struct {
 	next int
 }
 
-// skipped is one of them; of its id there is the hash, which keeps nothing of the message in memory.
+// skipped is one of them. It has the hash of the id, which refers to nothing of the message.
 type skipped struct {
 	id       uint64
 	at       int64
@@ -122,7 +118,7 @@ func (s *skips) find(id string) (found []skipped) {
 	return found
 }
 
-// Trace is what the route knows of an event: by its id, and of rows that it has in tables.
+// Trace returns what the route knows of an event, by its id and by rows in tables.
 func (r *Route) Trace(id string, at []adapters.RowPlace) (out []adapters.Trace) {
 	for _, s := range r.Sessions() {
 		out = append(out, traceIn(s, id, at)...)
@@ -177,13 +173,13 @@ func traceIn(s *Session, id string, at []adapters.RowPlace) (out []adapters.Trac
 	return out
 }
 
-// position is that of the item's row in a log table; 0: it has none.
+// position returns the position of the item's row in a log table; 0: it has none.
 func (it *Item) position() int64 {
 	switch {
 	case it.row != nil:
 		return it.row.Position
-	case it.record != nil:
-		return it.record.position
+	case it.content != nil:
+		return it.content.position
 	}
 	return 0
 }
@@ -197,7 +193,7 @@ func (it *Item) traced(stage adapters.TraceStage) adapters.Trace {
 	return t
 }
 
-// traceRow is what the streams say of a row that came by cursor and is no item that could be found.
+// traceRow traces a row that came by cursor and is in no item that was found.
 func traceRow(s *Session, p adapters.RowPlace) []adapters.Trace {
 	for _, str := range s.progress.streams {
 		if str.Slot != p.Slot {

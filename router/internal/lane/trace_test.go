@@ -16,7 +16,7 @@ func TestTheTimelineIsBoundedAndTrue(t *testing.T) {
 		line.add(p, at(p))
 		line.add(p, at(p).Add(time.Millisecond)) // a settle that moved nothing
 	}
-	if n := len(line.marks); n > timelineMost {
+	if n := len(line.points); n > timelineMost {
 		t.Fatalf("%d marks", n)
 	}
 	known := 0

@@ -12,29 +12,26 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Transactor is implemented by origins that record in a transaction of their own that messages
-// were delivered.
+// Transactor is implemented by origins that record deliveries in a transaction of their own.
 type Transactor interface {
 	// Database names the database of the transactions; empty: there are none.
 	Database() string
 
-	// Transact has deliver write into a transaction, which records the messages of the items as
-	// delivered and commits. An error of deliver is returned as it is, and nothing is
-	// written; neither is it when items are lost, which a [*LostError] says. Any other error is [outbox.Unavailable] or [outbox.Released]. It is called
-	// without the session's mutex.
+	// Transact has deliver write into a transaction, which records the messages of the items as delivered and commits. An error of deliver
+	// is returned as it is, and nothing is written; nor is anything if items are lost, which is a [*LostError]. Any other error is
+	// [outbox.Unavailable] or [outbox.Released]. It is called without the session's mutex.
 	Transact(ctx context.Context, items []*Item, deliver func(ctx context.Context, tx any) error) error
 }
 
-// transaction is what a session delivers through instead of the route's destination, if delivery and
-// settling commit together: every message arrives exactly once.
+// transaction is a session's destination if delivery and settling commit together: every message arrives exactly once.
 type transaction struct {
 	adapters.Destination
 	to adapters.TxDestination
 	in Transactor
 }
 
-// through returns what the session delivers through instead of the route's destination: one that fences former
-// owners, or transactions, if what its messages are settled in has them for the destination. Otherwise it is nil.
+// through returns the session's own destination: one that fences former owners, or transactions, if messages are settled in the
+// destination's database. nil: the route's destination is used.
 func through(s *Session) adapters.Destination {
 	if f, ok := s.Route.Destination.(adapters.Fencer); ok {
 		return f.Fence(s.Lane.Name, func(ctx context.Context) (bool, error) { return s.Route.Lease.StillOwned(ctx, s) })
@@ -69,8 +66,8 @@ func (t transaction) Deliver(ctx context.Context, address string, batch []*messa
 	return adapters.InParts(batch, groupOf, func(part []*message.Message) ([]error, error) { return t.try(ctx, address, part) })
 }
 
-// try delivers messages in one transaction, as [adapters.InParts] asks for. A batch may need several, so messages are left out whose
-// group was paused meanwhile.
+// try delivers messages in one transaction, for [adapters.InParts]. A batch may need several transactions, so messages whose group was
+// paused meanwhile are not delivered.
 func (t transaction) try(ctx context.Context, address string, batch []*message.Message) (errs []error, ended error) {
 	items := make([]*Item, len(batch))
 	for i, msg := range batch {
@@ -126,10 +123,10 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 	return errs, nil
 }
 
-// LostError says which messages are no longer ours: somebody else has them, or has finished them.
+// LostError says which messages are no longer ours: another owner has claimed or finished them.
 type LostError struct {
 	Items  []*Item
-	Reason string // with which they are counted as skipped; empty: their origin may bring them again, so nothing behind them may go first
+	Reason string // of skipping them; empty: their origin may bring them again, so nothing behind them may go first
 }
 
 // Error implements error.
@@ -137,7 +134,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%d messages belong to somebody else", len(e.Items))
 }
 
-// Is implements what [errors.Is] asks for.
+// Is makes it an [adapters.ErrLost].
 func (e *LostError) Is(target error) bool { return target == adapters.ErrLost }
 
 var errGroupPaused = outbox.Released(errors.New("an operator has paused the group"))
@@ -145,5 +142,5 @@ var errGroupPaused = outbox.Released(errors.New("an operator has paused the grou
 // errRefused ends a transaction in which a destination has failed.
 var errRefused = errors.New("the destination has refused messages")
 
-// groupOf is the group in whose order a message is delivered; empty for none.
+// groupOf returns the group of a message; empty: none.
 func groupOf(msg *message.Message) string { return itemOf(msg).key }

@@ -13,10 +13,9 @@ import (
 
 // cursorTransactor commits deliveries together with cursor and parking.
 //
-// The transaction is a settle of the lane: it writes what the settler would write now, and beside it that the
-// messages which it delivers are settled. While its outcome is not known the settler writes nothing of the
-// lane, as while one of its own writes is under way. From the commit on the messages are settled
-// in memory too, before their chains return: a settle in between would undo the record.
+// The transaction is a settle of the lane: it writes what the settler would write now, and that the messages which it delivers are settled.
+// While its outcome is not known the settler writes nothing of the lane, as during one of its own writes. From the commit on the messages are
+// settled in memory too, before their chains return: a settle in between would undo the record.
 type cursorTransactor struct {
 	session *Session
 	store   adapters.TxStateStore
@@ -65,8 +64,8 @@ func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver f
 	return nil
 }
 
-// takeTurn waits until nothing is being written of the lane, and returns what is to be written of it with the
-// items settled. Then the settler waits for endTurn.
+// takeTurn waits until nothing is being written of the lane, and returns what is to be written with the items settled. Then the settler
+// waits for endTurn.
 func (t cursorTransactor) takeTurn(ctx context.Context, items []*Item) ([]adapters.Settlement, error) {
 	s := t.session
 	s.mu.Lock()
@@ -103,8 +102,7 @@ func (t cursorTransactor) endTurn(items []*Item, ok bool) {
 	settledLocked(s, ok)
 }
 
-// writeParked makes durable what rows in the parking say, before they are read back: also what a transaction
-// writes now.
+// writeParked makes the rows of the parking durable before they are read back, including those that a transaction writes now.
 func writeParked(s *Session) error {
 	for {
 		if err := s.Route.settler.Flush(s.ctx, settling.Concluded); err != nil {

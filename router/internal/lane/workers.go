@@ -13,18 +13,15 @@ import (
 )
 
 const (
-	// StallPatience is how long a lane of which no chain ends keeps to its share:
-	// they may be waiting for a slow receiver, or behind a message that hangs,
-	// and others must get past them. After that its share doubles, again and
-	// again, until few are left; the window is the bound.
+	// StallPatience is how long a lane of which no chain ends keeps to its limit: its chains may wait for a slow receiver, or behind a
+	// message that hangs, and others must get past them. After that the limit doubles, repeatedly; the window is the bound.
 	StallPatience = 50 * time.Millisecond
 
 	// mostDoubled is more than any window needs.
 	mostDoubled = 20
 )
 
-// runner has the chains of a session run: it knows what is queued and how many chains run at
-// once. All but the channel is guarded by the session's mutex.
+// runner has the chains of a session run. All but the channel is guarded by the session's mutex.
 type runner struct {
 	mu    *sync.Mutex // the session's
 	route *Route
@@ -36,9 +33,9 @@ type runner struct {
 	queue    []*Item       // whose chains are to run; when delivering first: that are to be offered
 	called   chan struct{} // wakes the goroutine that offers messages
 
-	watched bool // a timer looks whether chains end
+	watched bool // a timer checks whether chains end
 	moved   bool // one has, since that began
-	doubled int  // how often the share is doubled
+	doubled int  // how often the limit is doubled
 
 	cut     bool // a stop waits no longer: deliveries are cancelled
 	unknown int  // chains that ended after that without showing whether their message arrived
@@ -85,7 +82,7 @@ func (r *runner) await(ctx context.Context) {
 	}
 }
 
-// limit is what a lane that moves may have now.
+// limit is how many chains a lane that moves may have now.
 func (r *runner) limit() int {
 	return max(TotalChains/max(int(r.route.shared.Busy.Load()), 1), r.route.leastChains)
 }
@@ -94,7 +91,7 @@ func (r *runner) limit() int {
 func (r *runner) pickLocked() *Item {
 	for len(r.queue) > 0 && r.chains < r.limit()<<r.doubled {
 		it := r.queue[0]
-		r.queue[0], r.queue = nil, r.queue[1:] // append makes room anew, and leaves what has run behind
+		r.queue[0], r.queue = nil, r.queue[1:] // append allocates when it needs room, without what has run
 		if it.phase == running {
 			r.beginLocked()
 			return it
@@ -124,8 +121,8 @@ func (r *runner) endLocked() {
 	r.idle.Broadcast()
 }
 
-// proceedLocked has what is queued run, as far as the lane's share allows. A goroutine
-// runs one chain, and then has those run for which the lane has room.
+// proceedLocked has queued chains run, as many as the limit allows. A goroutine runs one chain, and then has those run for which the lane
+// has room.
 func (r *runner) proceedLocked() {
 	if r.route.DeliverFirst {
 		if len(r.queue) > 0 {
@@ -150,7 +147,7 @@ func (r *runner) proceedLocked() {
 	}
 }
 
-// watch doubles the share of a lane of which no chain has ended since the timer was set.
+// watch doubles the limit of a lane of which no chain has ended since the timer was set.
 func (r *runner) watch() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,12 +158,10 @@ func (r *runner) watch() {
 	r.proceedLocked()
 }
 
-// CutMoment is how long chains may take to end whose deliveries were cancelled:
-// some of them turn out to have arrived.
+// CutMoment is how long chains whose deliveries were cancelled may take to end: some of the messages have arrived.
 const CutMoment = 100 * time.Millisecond
 
-// endedAs counts a chain that ends after the cut without showing that its message
-// arrived: a cancelled delivery may have.
+// endedAs counts a chain that ends after the cut without showing that its message arrived: a cancelled delivery may have.
 func (r *runner) endedAs(o outbox.Outcome) {
 	if r.cut && o != outbox.OutcomeDelivered && o != outbox.OutcomeSkipped {
 		r.unknown++
@@ -180,9 +175,8 @@ type Unknown struct {
 	Messages int
 }
 
-// UnknownBy adds up by route what stopped sessions do not know, routes and lanes in
-// the order of their names. It counts chains that have not ended: what they end with is not settled
-// any more.
+// UnknownBy adds up by route what stopped sessions do not know, routes and lanes in the order of their names. It counts chains that have not
+// ended: their results are not settled any more.
 func UnknownBy(sessions []*Session) (out []Unknown) {
 	sessions = slices.SortedFunc(slices.Values(sessions), func(a, b *Session) int {
 		return cmp.Or(cmp.Compare(a.Route.Name, b.Route.Name), cmp.Compare(a.Lane.Name, b.Lane.Name))

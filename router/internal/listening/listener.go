@@ -30,17 +30,16 @@ type Config struct {
 	MaxRow     int64 // largest payload in bytes; 0: adapters.DefaultMaxRow
 }
 
-// Listener feeds a route from a Watermill Subscriber. There is no cursor: a
-// message is acked when it was delivered or skipped, or when its parked row is
-// durable, and nacked when it was released. It subscribes while the route's lanes
-// are ours: what another instance's lanes are for must not come here.
+// Listener feeds a route from a Watermill Subscriber. There is no cursor: a message is acked when it was delivered or skipped, or when its
+// parked row is durable, and nacked when it was released. It subscribes while the route's lanes are ours: messages for the lanes of another
+// instance must not come here.
 type Listener struct {
 	Route *lane.Route
 	Cfg   Config
 	wake  chan struct{} // a lane may have room again, or be ours
 
 	Outage logging.Outage // it has no subscription, or has just made one
-	tries  int            // subscriptions in a row that came to nothing; only run uses it
+	tries  int            // subscriptions in a row that brought nothing; only run uses it
 	once   bool           // there was a subscription; only run uses it
 
 	mu  sync.Mutex
@@ -57,17 +56,14 @@ const (
 	firstSubscribePause   = 100 * time.Millisecond
 	LongestSubscribePause = 30 * time.Second
 
-	// Steady is after how long a subscription counts as one that works, if no
-	// message comes before.
+	// Steady is after how long a subscription counts as working, if no message comes before.
 	Steady = 5 * time.Second
 )
 
 var errChannelClosed = errors.New("the subscriber closed its channel, so no message comes any more")
 
-// Run takes messages until ctx ends. A subscriber that closes its channel, or fails
-// to subscribe again, is asked again and again: with the broker's connection the
-// subscription may come back. One that fails at first has a mistake to be seen at
-// the start. The last subscription lasts as long as listening does.
+// Run takes messages until ctx ends. If a subscriber closes its channel, or fails to subscribe again, Run repeats that: the broker's connection
+// may come back. If the first subscription fails, Run returns the error. The last subscription lasts as long as listening does.
 func (l *Listener) Run(ctx, listening context.Context) error {
 	for ctx.Err() == nil {
 		if len(l.Route.Sessions()) == 0 {
@@ -97,8 +93,7 @@ func (l *Listener) works() {
 	l.tries = 0
 }
 
-// listen takes messages for as long as the lanes are ours. The error says why there
-// is no subscription any more.
+// listen takes messages as long as the lanes are ours. The error says why the subscription ended.
 func (l *Listener) listen(ctx, listening context.Context) error {
 	subscribed, cancel := context.WithCancel(listening)
 	l.mu.Lock()
@@ -140,7 +135,7 @@ func (l *Listener) listen(ctx, listening context.Context) error {
 	}
 }
 
-// refuse returns what a subscription that has ended still yields.
+// refuse nacks what a subscription that has ended still yields.
 func refuse(listening context.Context, msgs <-chan *message.Message) {
 	for {
 		select {
@@ -166,8 +161,7 @@ func (l *Listener) Wake() { signal.Send(l.wake) }
 // AddressBack implements [lane.Feeder]: what waits for an address is in the lanes.
 func (l *Listener) AddressBack() {}
 
-// GiveUp implements [lane.Feeder]: it ends the subscription, when the acks are out, so that another
-// instance gets the messages.
+// GiveUp implements [lane.Feeder]: it ends the subscription, when the acks are out, so that another instance gets the messages.
 func (l *Listener) GiveUp(context.Context, []adapters.LaneRef) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,15 +177,14 @@ func (l *Listener) Origin(*lane.Session) lane.Origin {
 	return &messageOrigin{listener: l, unacked: map[*message.Message]struct{}{}}
 }
 
-// messageOrigin is the subscriber that a session's messages come from: it gets their
-// acks. Parked messages are durable and were acked.
+// messageOrigin acks a session's messages to their subscriber. Parked messages are durable and were acked.
 type messageOrigin struct {
 	lane.ByCursor
 	listener *Listener
 	unacked  map[*message.Message]struct{}
 }
 
-// messageOf is what the subscriber gave for an item; nil: it came out of the parking.
+// messageOf returns the subscriber's message of an item; nil: it came out of the parking.
 func messageOf(it *lane.Item) *message.Message {
 	msg, _ := it.Handle.(*message.Message)
 	return msg
@@ -202,7 +195,7 @@ func (o *messageOrigin) Enter(it *lane.Item) (failed int, ok bool) {
 	return 0, true
 }
 
-// Settled acknowledges what was delivered or skipped; what is dead, when its row is durable.
+// Settled acknowledges messages that were delivered or skipped; a dead message is acknowledged when its row is durable.
 func (o *messageOrigin) Settled(it *lane.Item, outcome outbox.Outcome, _ error) bool {
 	if msg := messageOf(it); msg != nil && outcome != outbox.OutcomeDead {
 		msg.Ack()
@@ -241,8 +234,7 @@ func (o *messageOrigin) Release() {
 	clear(o.unacked)
 }
 
-// accept gives the message to its lane, waiting for room; false when it was not
-// taken.
+// accept gives the message to its lane, waiting for room; false if the lane did not take it.
 func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message) bool {
 	row := l.rowOf(msg)
 	if !l.Route.Match(row) {
@@ -255,11 +247,11 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 	for {
 		if s := target.Session(); s != nil {
 			room := s.Room() > 0
-			if room && l.Route.Share.Take(cost) {
+			if room && l.Route.Memory.Take(cost) {
 				if s.AcceptOne(row, msg, cost) {
 					return true
 				}
-				l.Route.Share.Give(cost)
+				l.Route.Memory.Give(cost)
 				return false
 			}
 			s.EvictBlocked(time.Now(), room) // with room it is memory that is spent
@@ -282,7 +274,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 	}
 }
 
-// rowOf is the message as a row, without what is too large of it.
+// rowOf returns the message as a row, without a content that is too large.
 func (l *Listener) rowOf(msg *message.Message) *adapters.Row {
 	row, limit := rowOf(msg), cmp.Or(l.Cfg.MaxRow, adapters.DefaultMaxRow)
 	err := row.Limit()
@@ -313,8 +305,7 @@ func rowOf(msg *message.Message) *adapters.Row {
 		Tenant: m[outbox.MetaTenant], Headers: m, Payload: msg.Payload,
 		Binary: m[outbox.MetaEncoding] == outbox.EncodingBytes,
 	}
-	// Fields that other systems wrote differently are left empty: they are
-	// there to be matched, and a message is delivered with the metadata it has.
+	// Fields that other systems wrote differently are left empty: they are for matching, and a message is delivered with its own metadata.
 	row.Position, _ = strconv.ParseInt(m[outbox.MetaPosition], 10, 64)
 	row.OccurredAt, _ = time.Parse(time.RFC3339Nano, m[outbox.MetaOccurredAt])
 	if tags := m[outbox.MetaTags]; tags != "" {

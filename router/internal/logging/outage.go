@@ -12,10 +12,8 @@ import (
 // outageSummary is how often an outage that lasts is logged again.
 const outageSummary = time.Minute
 
-// Outage is one kind of failure that is tried again until it ends. While a
-// database is down everything fails many times a second; the log has the first
-// failure, a line per [outageSummary], up to [otherErrors] more when the error is
-// another one, and the end.
+// Outage is a kind of failure that is tried again until it ends. While a database is down it fails many times a second; the log has the
+// first failure, a line per [outageSummary], up to [otherErrors] more if the error is another one, and the end.
 type Outage struct {
 	mu     sync.Mutex
 	began  time.Time // zero: there is none
@@ -25,8 +23,7 @@ type Outage struct {
 	latest error
 }
 
-// otherErrors is how many errors are logged at once because they are different. Some
-// texts differ each time, by a port for example.
+// otherErrors is how many different errors are logged at once. Some texts differ each time, by a port for example.
 const otherErrors = 3
 
 // Fail logs a failure if it is the first, or if a summary is due.
@@ -69,8 +66,7 @@ func (o *Outage) End(log *slog.Logger, text string) {
 	o.began, o.latest = time.Time{}, nil
 }
 
-// FirstFailures logs the first failure of messages, at most [MostFirstFailures] a
-// minute: where everything fails, a few say it all.
+// FirstFailures logs the first failure of messages, at most [MostFirstFailures] a minute.
 type FirstFailures struct {
 	mu     sync.Mutex
 	minute time.Time

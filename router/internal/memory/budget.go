@@ -3,22 +3,20 @@ package memory
 
 import "sync/atomic"
 
-// Budget is the memory that messages on their way may take in the whole
-// process. It is a bound on what is read, not an allocator: the reader asks
-// before it keeps a row.
+// Budget is the memory that messages in flight may take in the whole process. It is not an allocator: readers take memory before they keep
+// a row.
 type Budget struct {
 	Limit int64
 	Used  atomic.Int64
 	Wake  func() // called when memory was given back while little was left
 }
 
-// Free is what can still be taken.
+// Free returns what can still be taken.
 func (b *Budget) Free() int64 { return b.Limit - b.Used.Load() }
 
-// Share is what one route uses of the budget: at most shareFactor times what it
-// leaves free. So a route whose destination is down, and which gives nothing
-// back, never takes all of it from the others.
-type Share struct {
+// Account is what one route uses of the budget: at most shareFactor times what it leaves free. So a route whose destination is down, and
+// which gives nothing back, never takes all of it.
+type Account struct {
 	Budget *Budget
 	used   atomic.Int64
 	Low    atomic.Bool // the reader waits for more room
@@ -27,9 +25,8 @@ type Share struct {
 // shareFactor lets a route alone use four fifths of the budget.
 const shareFactor = 4
 
-// Take reserves n bytes. The first message of the process always fits, however
-// large, and a route that uses nothing gets what fits.
-func (s *Share) Take(n int64) bool {
+// Take reserves n bytes. The first message of the process always fits, and a route that uses nothing gets what fits.
+func (s *Account) Take(n int64) bool {
 	b := s.Budget
 	for {
 		used := b.Used.Load()
@@ -44,7 +41,7 @@ func (s *Share) Take(n int64) bool {
 }
 
 // Give returns n bytes.
-func (s *Share) Give(n int64) {
+func (s *Account) Give(n int64) {
 	s.used.Add(-n)
 	b := s.Budget
 	after := b.Used.Add(-n)
@@ -55,25 +52,23 @@ func (s *Share) Give(n int64) {
 	}
 }
 
-// Room is what the route may still take, and the most that it could have
-// beside what the others use.
-func (s *Share) Room() (free, most int64) {
+// Room returns what the route may still take, and the most that it could have in addition to what other routes use.
+func (s *Account) Room() (free, most int64) {
 	own := s.used.Load()
 	others := s.Budget.Used.Load() - own
 	most = (s.Budget.Limit - others) * shareFactor / (shareFactor + 1)
 	return most - own, most
 }
 
-// Plenty reports whether half of what the route could have is free. It is read
-// in large portions or not at all: many small reads that fill every gap cost the
-// database and us several times as much per row.
-func (s *Share) Plenty() bool {
+// Plenty reports whether half of what the route could have is free. Routes are read in large portions or not at all: many small reads cost the
+// database and the relay several times as much per row.
+func (s *Account) Plenty() bool {
 	free, most := s.Room()
 	return free >= most/2
 }
 
 // Spent reports whether the route could not take n bytes now.
-func (s *Share) Spent(n int64) bool {
+func (s *Account) Spent(n int64) bool {
 	used, own := s.Budget.Used.Load(), s.used.Load()
 	free := s.Budget.Limit - used - n
 	return used > 0 && (free < 0 || own > 0 && own+n > shareFactor*free)

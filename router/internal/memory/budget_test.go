@@ -4,7 +4,7 @@ import "testing"
 
 func TestAShareHasPlentyWhenHalfOfWhatItCouldHaveIsFree(t *testing.T) {
 	b := &Budget{Limit: 1000, Wake: func() {}}
-	one, two := Share{Budget: b}, Share{Budget: b}
+	one, two := Account{Budget: b}, Account{Budget: b}
 	if !one.Plenty() {
 		t.Error("nothing is used, and yet there is not plenty")
 	}
@@ -32,7 +32,7 @@ func TestAShareHasPlentyWhenHalfOfWhatItCouldHaveIsFree(t *testing.T) {
 func TestAReaderThatWaitsForPlentyIsWoken(t *testing.T) {
 	woken := 0
 	b := &Budget{Limit: 1000, Wake: func() { woken++ }}
-	s := Share{Budget: b}
+	s := Account{Budget: b}
 	s.Take(450)
 	s.Low.Store(true)
 	s.Give(40)

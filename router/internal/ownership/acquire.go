@@ -13,7 +13,7 @@ import (
 // acquire takes what is free of a route, up to our share, and starts its
 // sessions; it reports whether the share is complete.
 func (m *Manager) acquire(ctx context.Context, now *round, rt *Route, share int) (bool, error) {
-	if m.inTrouble(rt) {
+	if m.failing(rt) {
 		return false, m.retryRoute(ctx, rt)
 	}
 	want, most := m.missing(rt, share)
@@ -49,7 +49,7 @@ func (m *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignm
 	var names []string
 	var lacking []*Route
 	for _, rt := range m.routes {
-		if _, most := m.missing(rt, shares.share(m.instance, rt.Name)); most > 0 && !m.inTrouble(rt) {
+		if _, most := m.missing(rt, shares.share(m.instance, rt.Name)); most > 0 && !m.failing(rt) {
 			lacking, names = append(lacking, rt), append(names, rt.Name)
 		}
 	}

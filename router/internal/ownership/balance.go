@@ -16,8 +16,8 @@ import (
 
 // How often an instance looks for other instances, and for lanes.
 const (
-	// lookPause is the pause when everything is as it should be.
-	lookPause = time.Second
+	// roundPause is the pause when everything is as it should be.
+	roundPause = time.Second
 
 	// AcquirePause is the pause while lanes are missing, or a route is paused.
 	AcquirePause = 500 * time.Millisecond
@@ -67,7 +67,7 @@ func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 // share and takes what is free below it. It returns the pause until the next.
 func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	m.takeLocks(ctx)
-	shares, again := m.look(ctx)
+	shares, again := m.seeInstances(ctx)
 	if shares == nil { // without knowing the others nothing is taken
 		return lostPause, m.allStopped()
 	}
@@ -93,7 +93,7 @@ func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 		})
 		switch {
 		case ctx.Err() != nil:
-			return lookPause, nil //nolint:nilerr // asked to stop: that is no failure
+			return roundPause, nil //nolint:nilerr // asked to stop: that is no failure
 		case errors.Is(err, adapters.ErrPaused):
 			m.noticePause(rt)
 			paused = true
@@ -116,7 +116,7 @@ func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 
 // look finds the other instances and our share, and announces what we run; nil
 // when that is not to be known now. Again is when to look the next time.
-func (m *Manager) look(ctx context.Context) (shares *assignment, again time.Duration) {
+func (m *Manager) seeInstances(ctx context.Context) (shares *assignment, again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, m.lease/2)
 	defer cancel()
 	all, err := m.Store.Instances(ctx)
@@ -134,12 +134,12 @@ func (m *Manager) look(ctx context.Context) (shares *assignment, again time.Dura
 		signal.Send(m.renewNow) // others may take us for dead: what we took now they would take again
 		return nil, 0
 	}
-	return m.peers.note(all), m.peers.again(all)
+	return m.peers.update(all), m.peers.again(all)
 }
 
 // note keeps which instances were seen, and returns what follows for each of them. One that was alive and is not, but has not left and
 // has a lease, still counts as alive until the next look.
-func (p *peers) note(all []adapters.Instance) *assignment {
+func (p *peers) update(all []adapters.Instance) *assignment {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
 	for i, in := range all {
@@ -162,7 +162,7 @@ func (p *peers) note(all []adapters.Instance) *assignment {
 // again is when to look the next time: earlier when a lease ends before, or when
 // an instance counts as alive that is not.
 func (p *peers) again(all []adapters.Instance) time.Duration {
-	pause := lookPause
+	pause := roundPause
 	for i, in := range all {
 		switch {
 		case p.seen[i].Alive != in.Alive:
@@ -181,7 +181,7 @@ func (m *Manager) announcement() []adapters.RunningRoute {
 	out := []adapters.RunningRoute{}
 	for _, rt := range m.routes {
 		r := adapters.RunningRoute{Route: rt.Name, Unit: rt.Unit}
-		if t := m.troubles[rt]; t != nil {
+		if t := m.failures[rt]; t != nil {
 			r.Waits = t.err.Error()
 		} else if rt.leader != nil {
 			r.Waits = rt.leader.waits()

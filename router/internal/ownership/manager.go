@@ -47,7 +47,7 @@ type Manager struct {
 	mu        sync.Mutex
 	quiescing map[*lane.Lane]*lane.Session // that end: no longer in their lanes, perhaps, but what they concluded is still to be written
 	unclaimed []adapters.LaneRef           // ours in the state store, and had no session at the last renewal
-	troubles  map[*Route]*trouble          // routes that cannot run
+	failures  map[*Route]*routeFailure     // routes that cannot run
 	draining  bool
 	drained   []*lane.Session // when draining: no longer in their lanes, but what they concluded is still to be written
 
@@ -71,11 +71,11 @@ type Config struct {
 
 // New returns the manager of what is ours in a state store; [Manager.Add] gives it routes.
 func New(cfg Config) *Manager {
-	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
+	m := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), renewNow: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
-	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
-	return k
+		epoch:   time.Now(), renewNow: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
+	m.Settler.Batches, m.Settler.Fenced = m.batches, func(b settling.Batch) { m.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
+	return m
 }
 
 // MaySend implements [lane.Lease]. It takes the leader's lock as well, where there is one.
@@ -92,10 +92,10 @@ func (m *Manager) permit() bool {
 // sent until when is for the heartbeat to say, which first ends the sessions of lanes
 // that are lost. Like there, the query is not cancelled on the way.
 func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
-	k := r.manager
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.lease/2)
+	m := r.manager
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.lease/2)
 	defer cancel()
-	owned, err := k.Store.Renew(ctx, k.instance, k.lease)
+	owned, err := m.Store.Renew(ctx, m.instance, m.lease)
 	if err != nil {
 		return false, err
 	}

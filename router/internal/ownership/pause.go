@@ -82,11 +82,11 @@ func (m *Manager) noticePause(rt *Route) {
 
 // RememberGone implements [lane.Lease].
 func (r *Route) RememberGone(address string, cause error) {
-	k := r.manager
-	k.background(func() { // during a drain it is not: it is learnt again after the next start
-		p := adapters.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
-		if k.retryUntilDone(r, "write down that an address is gone", func(ctx context.Context) error {
-			_, err := k.Store.Pause(ctx, p)
+	m := r.manager
+	m.background(func() { // during a drain it is not: it is learnt again after the next start
+		p := adapters.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: m.instance}
+		if m.retryUntilDone(r, "write down that an address is gone", func(ctx context.Context) error {
+			_, err := m.Store.Pause(ctx, p)
 			return err
 		}) {
 			r.Health.Written(address)

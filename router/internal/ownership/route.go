@@ -58,7 +58,7 @@ func (m *Manager) of(rt *lane.Route) *Route {
 
 // trouble is why a route cannot run here. Until it can, others count us out, and
 // what we had of the route goes to those who can run it.
-type trouble struct {
+type routeFailure struct {
 	err     error
 	stopped bool // trying again does not mend it: an operator has to act
 	retry   time.Time
@@ -79,7 +79,7 @@ func (e *sourceError) Unwrap() error { return e.error }
 func (m *Manager) backingOff(rt *Route) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.troubles[rt]
+	t := m.failures[rt]
 	return t != nil && time.Now().Before(t.retry)
 }
 
@@ -93,10 +93,10 @@ func (m *Manager) fail(rt *Route, err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.troubles[rt]
+	t := m.failures[rt]
 	if t == nil {
-		t = &trouble{}
-		m.troubles[rt] = t
+		t = &routeFailure{}
+		m.failures[rt] = t
 	}
 	if t.err == nil || t.err.Error() != err.Error() {
 		if bad {
@@ -119,8 +119,8 @@ func (m *Manager) recovered(rt *Route) {
 	m.taking.End(m.log, "lanes can be acquired again")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.troubles[rt] != nil {
-		delete(m.troubles, rt)
+	if m.failures[rt] != nil {
+		delete(m.failures, rt)
 		rt.Stopped.Store(nil)
 		rt.Log().Info("the route can run again")
 	}
@@ -129,11 +129,11 @@ func (m *Manager) recovered(rt *Route) {
 	}
 }
 
-// inTrouble reports whether the route cannot run here.
-func (m *Manager) inTrouble(rt *Route) bool {
+// failing reports whether the route cannot run here.
+func (m *Manager) failing(rt *Route) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.troubles[rt] != nil
+	return m.failures[rt] != nil
 }
 
 // retryRoute finds out whether a route in trouble can run again. We have no share
@@ -163,7 +163,7 @@ func (m *Manager) AllStopped() error {
 	defer m.mu.Unlock()
 	var errs []error
 	for _, rt := range m.routes {
-		t := m.troubles[rt]
+		t := m.failures[rt]
 		if t == nil || !t.stopped {
 			return nil
 		}

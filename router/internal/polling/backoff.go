@@ -11,14 +11,11 @@ import (
 )
 
 const (
-	// wakefulPause is the longest pause of a reader that is awake, if its source
-	// can wake it: before a longer one it goes to sleep. It stays awake for
-	// twice as long after it has found something, however long its pauses are:
-	// falling asleep is what makes writers notify.
+	// wakefulPause is the longest pause of a reader that is awake, if its source can wake it: before a longer one it goes to sleep. It
+	// stays awake for twice as long after it has found something, however long its pauses are: writers notify readers that sleep.
 	wakefulPause = 10 * time.Millisecond
 
-	// DrainingPause bounds the pauses while writers that took the reader to be
-	// awake are still at work.
+	// DrainingPause bounds the pauses while transactions are open that took the reader to be awake.
 	DrainingPause = 50 * time.Millisecond
 )
 
@@ -40,12 +37,11 @@ func (c Config) pause(n int) time.Duration {
 	return min(time.Duration(d), c.Max)
 }
 
-// Fixed reports whether the pause between polls never changes: then it is kept
-// also when rows were seen, unless something wakes the claimer.
+// Fixed reports whether the pause between polls never changes: then it is kept also when rows were found, unless something wakes the claimer.
 func (c Config) Fixed() bool { return c.Min >= c.Max }
 
-// Backoff is how a reader or a claimer spends the time between two polls. It has
-// one owner; others may only send to Signal and call [Backoff.Set].
+// Backoff decides how long a reader or a claimer waits between two polls. Only its owner uses it; others may send to Signal and call
+// [Backoff.Set].
 type Backoff struct {
 	poll   Config
 	next   atomic.Pointer[Config] // what Set wants of the next poll; nil: as before
@@ -63,15 +59,13 @@ func NewBackoff(poll Config, source any) *Backoff {
 	return r
 }
 
-// Set gives the next poll, and those after it, other settings. It ends the rest, which
-// may be much longer than the new settings have it.
+// Set gives the next poll, and those after it, other settings. It ends the current pause, which may be longer than the new settings allow.
 func (b *Backoff) Set(poll Config) {
 	b.next.Store(&poll)
 	signal.Send(b.Signal)
 }
 
-// Poll returns the settings of the poll that begins, for all of it and the rest after
-// it; fresh reports whether they are others than the poll before had.
+// Poll returns the settings of the poll that begins, and of the pause after it; fresh reports whether they have changed.
 func (b *Backoff) Poll() (poll Config, fresh bool) {
 	if b.next.Load() == nil {
 		return b.poll, false
@@ -98,7 +92,7 @@ func (b *Backoff) Failed() time.Duration {
 	return min(100*time.Millisecond<<min(b.empty, 5), 2*time.Second)
 }
 
-// Found ends the rest: rows are there, or may be.
+// Found resets the pauses: rows are there, or may be.
 func (b *Backoff) Found() {
 	if b.Armed {
 		b.waker.Awake()
@@ -106,11 +100,10 @@ func (b *Backoff) Found() {
 	b.Woken()
 }
 
-// Woken ends the rest of a reader that its source has woken.
+// Woken resets the pauses of a reader that its source has woken.
 func (b *Backoff) Woken() { b.since, b.empty, b.Armed = time.Now(), 0, false }
 
-// Pause returns the pause after a poll that found nothing; none when there is to
-// be another poll at once. Before long pauses it sees to being woken.
+// Pause returns the pause after a poll that found nothing; 0: poll again at once. Before long pauses it has the source wake the reader.
 func (b *Backoff) Pause(ctx context.Context) time.Duration {
 	b.empty++
 	pause := b.poll.pause(b.empty)
@@ -131,25 +124,25 @@ func (b *Backoff) Pause(ctx context.Context) time.Duration {
 	}
 }
 
-// Pace is how often one of those who share a reader looks for rows, where that is less often than the reader polls.
-type Pace struct {
+// RoutePoll is how often a route is read that is read less often than its reader polls.
+type RoutePoll struct {
 	Config
 	empty int
 	due   time.Time
 
-	looks, idle, next atomic.Int64 // what [Pace.Stats] returns, which others call
+	looks, idle, next atomic.Int64 // what [RoutePoll.Stats] returns
 }
 
-// Stats returns how many looks there were, how many found nothing since the last one that did, and when the next one is due; the zero time: now.
-// It may be called concurrently with the rest.
-func (p *Pace) Stats() (looks, idle int64, due time.Time) {
+// Stats returns how many reads there were, how many found nothing since the last one that found rows, and when the next one is due; the zero
+// time: now. It may be called concurrently.
+func (p *RoutePoll) Stats() (looks, idle int64, due time.Time) {
 	if at := p.next.Load(); at != 0 {
 		due = time.Unix(0, at)
 	}
 	return p.looks.Load(), p.idle.Load(), due
 }
 
-func (p *Pace) publish() {
+func (p *RoutePoll) publish() {
 	p.idle.Store(int64(p.empty))
 	at := int64(0)
 	if !p.due.IsZero() {
@@ -158,17 +151,16 @@ func (p *Pace) publish() {
 	p.next.Store(at)
 }
 
-// Due returns when the next look is due; the zero time: now.
-func (p *Pace) Due(now time.Time) time.Time {
+// Due returns when the next read is due; the zero time: now.
+func (p *RoutePoll) Due(now time.Time) time.Time {
 	if p == nil || !now.Before(p.due) {
 		return time.Time{}
 	}
 	return p.due
 }
 
-// Looked notes a look. One that found something is followed by the next one at once, as long as there is a backlog, and any
-// other by a pause.
-func (p *Pace) Looked(found bool, now time.Time) {
+// Looked counts a read. If it found rows the next one follows at once, otherwise after a pause.
+func (p *RoutePoll) Looked(found bool, now time.Time) {
 	p.looks.Add(1)
 	if found {
 		p.Reset()
@@ -179,8 +171,8 @@ func (p *Pace) Looked(found bool, now time.Time) {
 	p.publish()
 }
 
-// Reset has the next look come at once.
-func (p *Pace) Reset() {
+// Reset has the next read come at once.
+func (p *RoutePoll) Reset() {
 	p.empty, p.due = 0, time.Time{}
 	p.publish()
 }

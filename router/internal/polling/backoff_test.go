@@ -10,7 +10,7 @@ import (
 // begins anew.
 func TestPaceGrowsAsCrabletsBackoff(t *testing.T) {
 	t.Parallel()
-	p := Pace{Config: Config{Min: time.Second, After: 3, Factor: 2, Max: time.Minute}}
+	p := RoutePoll{Config: Config{Min: time.Second, After: 3, Factor: 2, Max: time.Minute}}
 	now := time.Now()
 	if !p.Due(now).IsZero() {
 		t.Error("the first look is not due at once")
@@ -36,7 +36,7 @@ func TestPaceGrowsAsCrabletsBackoff(t *testing.T) {
 	if got, want := looks(4), []time.Duration{1, 1, 1, 2}; !slices.Equal(got, want) {
 		t.Errorf("afterwards pauses of %d s, want %d", got, want)
 	}
-	var none *Pace
+	var none *RoutePoll
 	if !none.Due(now).IsZero() {
 		t.Error("a route without a pace of its own waits")
 	}

@@ -9,32 +9,27 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Lanes that drain a backlog are aligned: reads of a poll that begin close together get
-// limits with which they end at one position, in place of equal shares, with which lanes
-// that have fewer rows run ahead. Sources can answer reads that end at one position by
-// one range scan ([adapters.Read].AlignedTo), for half of what they cost one by one.
+// Lanes that drain a backlog are aligned: reads of a poll that begin close together get limits with which they end at one position. With
+// equal limits, lanes that have fewer rows would run ahead. Sources can answer reads that end at one position by one range scan
+// ([adapters.Read].AlignedTo), at half the cost of single reads.
 const (
-	// alignLeast and alignRows are how many reads, and rows for all of them, make it
-	// worth it.
+	// alignLeast and alignRows are from how many reads, and rows for all of them, it is worth it.
 	alignLeast = 4
 	alignRows  = 512
 
-	// alignSlack is how much of its limit a read is expected to use. Rows are not
-	// spread evenly, and rows beyond a limit are read without use.
+	// alignSlack is how much of its limit a read is expected to use. Rows are not spread evenly, and rows beyond a limit are read in addition.
 	alignSlack = 7.0 / 8
 
-	// alignSpread is how far apart lanes may be that wait for each other, in polls.
-	// One that is further ahead is read on its own: it has as much right to be read.
+	// alignSpread is how far apart lanes may be that wait for each other, in polls. A lane that is further ahead is read on its own.
 	alignSpread = 8
 
-	// alignSparse is how many positions there may be for a row. Where there are more,
-	// many rows are gone or belong to others, and densities predict nothing.
+	// alignSparse is how many positions there may be for a row. If there are more, many rows are gone or belong to other routes, and
+	// densities predict nothing.
 	alignSparse = 8
 )
 
-// densityAfter is how many rows per position a read found, if it left something
-// behind; 0: not known, or too few to tell. One that was aligned and found less than half
-// of what was expected met a gap, over which only a read without such a limit leads.
+// densityAfter is how many rows per position a read found, if it left rows behind; 0: not known, or too few. An aligned read that found less
+// than half of what was expected met a gap; only a read without such a limit leads over it.
 func (rd *read) densityAfter(res adapters.ReadResult) float64 {
 	moved := res.Next.Position - rd.from.Position
 	if res.Drained || res.Next.Window != "" || moved <= 0 || rd.rows < alignRows/adapters.Slots {
@@ -47,8 +42,8 @@ func (rd *read) densityAfter(res adapters.ReadResult) float64 {
 	return density
 }
 
-// align divides the rows of the plan anew among reads that begin close together and whose
-// densities are known. Those that begin beyond where the others end wait for the next poll.
+// align divides the rows of the plan among reads that begin close together and whose densities are known. Reads that begin beyond the
+// common end wait for the next poll.
 func (p *plan) align() {
 	var reads []*read
 	for _, rd := range p.reads {
@@ -73,8 +68,7 @@ func (p *plan) align() {
 	}
 }
 
-// alignReads sets the limits of reads so that they end at one position with a number of
-// rows; false: it is not worth it.
+// alignReads sets the limits of reads so that they end at one position with a number of rows; false: it is not worth it.
 func (p *plan) alignReads(reads []*read, rows int) bool {
 	wanted := alignSlack * float64(rows)
 	low, most := reads[0].from.Position, int(alignSparse*wanted)
@@ -106,8 +100,7 @@ func (p *plan) alignReads(reads []*read, rows int) bool {
 	return true
 }
 
-// upTo is how many rows a read is expected to find, and has room for, up to a
-// position.
+// upTo is how many rows a read is expected to find, and has room for, up to a position.
 func (rd *read) upTo(position int64) float64 {
 	return min(alignSlack*float64(rd.room), rd.density*float64(max(0, position-rd.from.Position)))
 }

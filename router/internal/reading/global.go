@@ -10,14 +10,12 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// globalRead is the read of routes with order global that stand at one place: all slots at
-// once, as of one snapshot, merged by position. Rows are merged as far as every slot is known: a slot
-// whose read did not come to an end may have more rows behind its cursor.
+// globalRead is the read of routes with order global that have the same cursors: all slots at once, as of one snapshot, merged by position.
+// Rows are merged as far as every slot is known: a slot whose read did not come to an end may have more rows behind its cursor.
 //
-// Cursors of slots differ: a slot stands behind its own last row that was taken, and after
-// a crash behind its last one that was settled. A row that is late for one slot is fresh for another, so nothing
-// but the position orders rows of two slots, and that only among rows that one snapshot shows: of two
-// transactions the second may be visible in a newer one alone.
+// Cursors of slots differ: a slot's is behind its own last row that was taken, and after a crash behind its last one that was settled. A row
+// that is late for one slot is fresh for another, so only the position orders rows of two slots, and only among rows of one snapshot: of two
+// transactions the second may be visible in a newer snapshot alone.
 type globalRead struct {
 	members []globalMember
 	from    [adapters.Slots]adapters.Cursor
@@ -35,13 +33,12 @@ type globalMember struct {
 	room    int
 }
 
-// globalPlaces bounds the places of routes with order global that are read in one poll. Of
-// more, other ones are read each time: those that have seen everything stand together afterwards.
+// globalPlaces bounds the global reads of one poll. Of more, other ones are made each time: routes that have seen everything have the
+// same cursors afterwards.
 const globalPlaces = 16
 
-// keep takes a row until all are there to be merged. False when they would be
-// more than there is memory for: then the next poll asks for fewer. One of each
-// slot is needed to continue.
+// keep takes a row until all are there to be merged. False if there is not enough memory: then the next poll asks for fewer. One row of
+// each slot is needed to continue.
 func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bool {
 	g.bytes += cost
 	g.kept++
@@ -53,7 +50,7 @@ func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bo
 	return true
 }
 
-// addGlobal has a lane take part in the read of its place.
+// addGlobal adds a lane to the read of its cursors.
 func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
 	g := p.globalAt(s, src)
 	g.members = append(g.members, globalMember{s, room})
@@ -70,8 +67,8 @@ func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
 	}
 }
 
-// globalAt returns the read of the place where a lane stands. Mostly all routes stand at one, and to compare it with the last one's takes less
-// than to look it up.
+// globalAt returns the read of a lane's cursors. Mostly all routes have the same, and comparing them with the last is cheaper than a
+// look-up.
 func (p *plan) globalAt(s *lane.Session, src adapters.Source) *globalRead {
 	if n := len(p.globals); n > 0 && p.globals[n-1].isAt(s) {
 		return p.globals[n-1]
@@ -93,7 +90,7 @@ func (p *plan) globalAt(s *lane.Session, src adapters.Source) *globalRead {
 	return g
 }
 
-// isAt reports whether a lane stands where the read begins.
+// isAt reports whether the read begins at a lane's cursors.
 func (g *globalRead) isAt(s *lane.Session) bool {
 	for i, str := range s.Streams() {
 		if g.from[i] != str.Fetched {
@@ -103,9 +100,8 @@ func (g *globalRead) isAt(s *lane.Session) bool {
 	return true
 }
 
-// bound prepares the reads. While a window is open all slots are read as of the oldest one, up to
-// where the furthest slot stands. A slot that has seen more than that waits: what the window showed was taken
-// before it came there.
+// bound prepares the reads. While a window is open all slots are read as of the oldest window, up to the furthest cursor. A slot that has
+// seen more than that waits: it has taken the rows of the window before.
 func (g *globalRead) bound(src adapters.Source) {
 	covers := func(snapshot, other string) bool { return snapshot == other }
 	if c, ok := src.(adapters.SnapshotComparer); ok {
@@ -135,7 +131,7 @@ func (g *globalRead) bound(src adapters.Source) {
 	}
 }
 
-// addGlobals adds the reads of the places that have their turn.
+// addGlobals adds the global reads that have their turn.
 func (p *plan) addGlobals(turn int) {
 	if n := len(p.globals); n > globalPlaces {
 		p.again = true
@@ -154,7 +150,7 @@ func (p *plan) addGlobals(turn int) {
 	}
 }
 
-// finish gives the merged rows to the lanes; it reports whether rows were left.
+// finish gives the merged rows to the lanes; it reports whether rows are left.
 func (g *globalRead) finish(r *Reader) (again bool) {
 	merged, complete := g.merge()
 	for i := range g.members {
@@ -163,8 +159,8 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 	return again
 }
 
-// give gives the merged rows to a lane; it reports whether rows were left. Of rows that follow each other in a slot and that the
-// route does not match the last is enough, as the cursor moves over all of them with it.
+// give gives the merged rows to a lane; it reports whether rows are left. Of adjacent rows of a slot that the route does not match the last
+// is enough: the cursor moves over all of them with it.
 func (g *globalRead) give(r *Reader, m *globalMember, merged []*adapters.Row, complete [adapters.Slots]bool) (again bool) {
 	taken := 0
 	streams, batch := m.session.Streams(), r.arrivals[:0]
@@ -185,7 +181,7 @@ func (g *globalRead) give(r *Reader, m *globalMember, merged []*adapters.Row, co
 		if m.room == 0 {
 			break
 		}
-		if !m.session.Route.Share.Take(cost) {
+		if !m.session.Route.Memory.Take(cost) {
 			r.starved.Store(true)
 			break
 		}
@@ -217,8 +213,7 @@ func (g *globalRead) give(r *Reader, m *globalMember, merged []*adapters.Row, co
 	return again
 }
 
-// merge returns the rows that may be taken now, in order, and for which slots
-// they are all that was read.
+// merge returns the rows that may be taken now, in order, and for which slots they are all that was read.
 func (g *globalRead) merge() (rows []*adapters.Row, complete [adapters.Slots]bool) {
 	cut := int64(math.MaxInt64)
 	for _, res := range &g.results {

@@ -12,9 +12,9 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// The hot path of tables that are read by cursor: right after a commit of this process its rows are claimed from memory where that is
-// certain to be in order, and the slots that it wrote to are read, between two polls. That is a read like any other, so order, late commits, parking,
-// hand-over and operators' commands need nothing else. Rows that do not fit are left to a poll. See docs/design.md, "The hot path of own tables".
+// The hot path of tables that are read by cursor: right after a commit of this process its rows are claimed from memory if that is
+// certain to be in order, and the slots that it wrote to are read, between two polls. That is an ordinary read: order, late commits, parking,
+// hand-over and operators' commands work as always. Rows that do not fit are left to a poll. See docs/design.md, "The hot path of own tables".
 
 // hotSlots are the slots in which rows were committed that no read is known to have seen. It is a set, a bit for each, so it has room for
 // any number of rows.
@@ -23,13 +23,13 @@ type hotSlots struct {
 	committed chan struct{}
 }
 
-// Committed has the reader look into slots, a bit for each, in which this process has committed rows. It waits for nothing.
+// Committed has the reader read slots, a bit for each, in which this process has committed rows. It does not wait.
 func (r *Reader) Committed(slots uint32) {
 	r.hot.set.Or(slots)
 	signal.Send(r.hot.committed)
 }
 
-// Insert is an INSERT into the table of the source whose rows are looked at right after the commit.
+// Insert is an INSERT into the table of the source whose rows are read right after the commit.
 type Insert struct {
 	adapters.HotRead
 	reader *Reader
@@ -79,7 +79,7 @@ func (in *Insert) Versions() (xid string, places []string) {
 	return xid, places
 }
 
-// Committed has the rows claimed from memory. It waits for nothing. Afterwards their slots are to be read: see [Reader.Committed].
+// Committed has the rows claimed from memory. It does not wait. Afterwards their slots have to be read: see [Reader.Committed].
 func (in *Insert) Committed() {
 	failpoint.Hit(failpoint.Hot)
 	for _, e := range in.rows {

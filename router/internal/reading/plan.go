@@ -16,12 +16,12 @@ type plan struct {
 	globalsAt map[[adapters.Slots]adapters.Cursor]*globalRead // by where their slots stand
 	again     bool                                            // something was left behind: poll again at once
 
-	paced []*lane.Route // that look for rows now and have a pace of their own
-	due   time.Time     // when the first of those will that do not look now; zero: all do
+	paced []*lane.Route // that are read now and have a pace of their own
+	due   time.Time     // when the first route is due that is not read now; zero: all are read
 }
 
-// looked notes what the routes with a pace of their own have found.
-func (p *plan) looked(r *Reader, now time.Time) {
+// report takes what the routes with a pace of their own have found.
+func (p *plan) report(r *Reader, now time.Time) {
 	if len(p.paced) == 0 {
 		return
 	}
@@ -43,7 +43,7 @@ func (p *plan) looked(r *Reader, now time.Time) {
 	}
 }
 
-// sleeps reports whether a route does not look for rows now.
+// sleeps reports whether a route is not read now.
 func (p *plan) sleeps(r *Reader, rt *lane.Route, now time.Time) bool {
 	pace := r.paces[rt]
 	if pace == nil {
@@ -59,7 +59,7 @@ func (p *plan) sleeps(r *Reader, rt *lane.Route, now time.Time) bool {
 	return false
 }
 
-// read is the read of the streams of a slot that stand at one place.
+// read is the read of the streams of a slot that have one cursor.
 type read struct {
 	slot      int
 	from      adapters.Cursor
@@ -78,8 +78,8 @@ type read struct {
 	overhead int64   // of a row, for the costliest of its routes
 }
 
-// place is where streams of one slot stand together.
-type place struct {
+// standing is a cursor that streams of one slot share.
+type standing struct {
 	slot   int
 	cursor adapters.Cursor
 }
@@ -93,20 +93,20 @@ const drainedLimit = 256
 // allSlots has a bit for each slot.
 const allSlots = 1<<adapters.Slots - 1
 
-// plan decides what to read of some slots, a bit for each: the streams that stand furthest, and
-// those behind them, bounded by where they stand. Only with all slots are routes read that have order global or
-// a pace of their own; of some slots, again also says that a poll is needed to see all that is there.
+// plan decides what to read of some slots, a bit for each: the streams that are furthest, and those behind them, up to the cursor of the
+// furthest. Routes that have order global or a pace of their own are read only with all slots; of some slots, again also says that a poll is
+// needed to read all that is there.
 func (r *Reader) plan(of uint32) *plan {
 	p := &plan{}
-	starved := r.starved.Swap(true) && of != allSlots // before looking: room that appears meanwhile wakes
-	slots, places := [adapters.Slots][]*read{}, map[place]*read{}
+	starved := r.starved.Swap(true) && of != allSlots // first: room that appears meanwhile wakes
+	slots, places := [adapters.Slots][]*read{}, map[standing]*read{}
 	now := time.Now()
 	for _, rt := range r.Routes {
 		if p.leavesOut(r, rt, of, now) {
 			continue
 		}
-		low := !rt.Share.Plenty()
-		rt.Share.Low.Store(low)
+		low := !rt.Memory.Plenty()
+		rt.Memory.Low.Store(low)
 		least := leastRoom(rt)
 		for _, l := range rt.Lanes {
 			s := l.Session()
@@ -122,7 +122,7 @@ func (r *Reader) plan(of uint32) *plan {
 				continue
 			}
 			m := &member{session: s, stream: s.Streams()[0], room: room}
-			k := place{m.stream.Slot, m.stream.Fetched}
+			k := standing{m.stream.Slot, m.stream.Fetched}
 			if places[k] == nil {
 				places[k] = &read{slot: k.slot, from: k.cursor, drained: true, density: m.stream.Density}
 				slots[k.slot] = append(slots[k.slot], places[k])
@@ -177,8 +177,7 @@ func (p *plan) addSlot(reads []*read, most int) int {
 		if rd == tail || rd.room == 0 || behind == most {
 			continue
 		}
-		// A bound is for streams that have seen no more than the tail has (which is
-		// known after their first read), and that are not in the middle of a
+		// A bound is for streams that have seen no more than the tail (which is known after their first read), and that are not in a
 		// window, which bounds itself.
 		if rd.from.Window == "" && tail.from.Window == "" && rd.order > 0 && rd.order <= tail.order {
 			rd.until, rd.order = &tail.from, tail.order
@@ -187,8 +186,7 @@ func (p *plan) addSlot(reads []*read, most int) int {
 		p.add(rd)
 		behind++
 	}
-	// The tail stands still for one poll so that those that have nearly caught
-	// up can join it.
+	// The tail waits for one poll so that streams that have nearly caught up can join it.
 	if tail.room > 0 && !joining {
 		p.add(tail)
 	}
@@ -203,8 +201,7 @@ func (p *plan) add(rd *read) {
 	p.reads = append(p.reads, rd)
 }
 
-// few reduces the plan to n reads of one row, other ones each time. A route with
-// order global reads all of its slots or none.
+// few reduces the plan to n reads of one row, other ones each time. A route with order global reads all of its slots or none.
 func (p *plan) few(n, turn int) {
 	if len(p.globals) > 0 {
 		n = 0
@@ -219,11 +216,11 @@ func (p *plan) few(n, turn int) {
 	p.reads, p.globals = kept, nil
 }
 
-// free is the memory that the least provided of the routes which read could take.
+// free is the memory that the route with the least could take.
 func (r *Reader) free() int64 {
 	least := r.budget.Free()
 	for _, rt := range r.Routes {
-		if free, _ := rt.Share.Room(); !rt.Share.Low.Load() {
+		if free, _ := rt.Memory.Room(); !rt.Memory.Low.Load() {
 			least = min(least, free)
 		}
 	}
@@ -261,11 +258,10 @@ func (r *Reader) limit(p *plan) {
 	p.align()
 }
 
-// leastRoom is the room with which a lane is read: half of its window, as long as
-// no lane has that. When one has it the others come along with half as much, so that
-// lanes stay close together: see align.go.
+// leastRoom is the room with which a lane is read: half of its window or, if another lane has that, a quarter, so that lanes stay close
+// together: see align.go.
 func leastRoom(r *lane.Route) int {
-	if len(r.Lanes) == 1 { // a lane that comes along with itself: it need not be asked twice
+	if len(r.Lanes) == 1 { // no other lane
 		return r.Window / 2
 	}
 	for _, s := range r.Sessions() {
@@ -276,8 +272,7 @@ func leastRoom(r *lane.Route) int {
 	return r.Window / 2
 }
 
-// roomToRead is the room with which a lane is read; 0: it is not. One that is
-// more than half full is looked after.
+// roomToRead is the room with which a lane is read; 0: it is not read. A lane that is more than half full has its blocked groups evicted.
 func roomToRead(s *lane.Session, least int, low bool, now time.Time) (room int, full bool) {
 	room = s.Room()
 	if full = room < s.Route.Window/2 || room == 0 || low; full {

@@ -1,5 +1,4 @@
-// Package reading feeds lanes from a source that is read by cursor: one query per poll
-// for all lanes of all routes of a source.
+// Package reading feeds lanes from a source that is read by cursor: one query per poll for all lanes of all routes of a source.
 package reading
 
 import (
@@ -22,12 +21,9 @@ import (
 
 // Reader reads one source for all routes that use it, with one query per poll.
 //
-// Streams of the same slot that stand at the same place share a read, and its
-// rows are fanned out to them. Near the end of the table all routes stand at
-// the same place, so an idle source costs one query of 16 reads with one route
-// or with five hundred. A lane without room drops out of the shared read and
-// falls behind; it catches up by reads of its own, bounded by where the others
-// stand, and joins them again when it has come there.
+// Streams of a slot with the same cursor share a read, and its rows are fanned out to them. Near the end of the table all routes have the
+// same cursors, so an idle source costs one query of 16 reads with one route or with five hundred. A lane without room drops out of the
+// shared read and falls behind; it catches up by reads of its own that end at the cursor of the others, and then joins them again.
 type Reader struct {
 	Source  adapters.Source
 	log     *slog.Logger
@@ -35,7 +31,7 @@ type Reader struct {
 	poll    polling.Config // of this poll
 	Backoff *polling.Backoff
 	Routes  []*lane.Route
-	paces   map[*lane.Route]*polling.Pace // of those that have one
+	paces   map[*lane.Route]*polling.RoutePoll // of those that have one
 
 	wake    chan struct{}
 	starved atomic.Bool // a lane had no room: wake when it has
@@ -48,7 +44,7 @@ type Reader struct {
 	Outage   logging.Outage
 }
 
-// Config is what a reader needs beside its source.
+// Config of a reader.
 type Config struct {
 	Poll     polling.Config
 	Patience time.Duration // for the answer of the source
@@ -58,15 +54,15 @@ type Config struct {
 
 // New returns the reader of a source; [Reader.Add] gives it routes.
 func New(src adapters.Source, cfg Config) *Reader {
-	return &Reader{Source: src, paces: map[*lane.Route]*polling.Pace{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{committed: make(chan struct{}, 1)},
+	return &Reader{Source: src, paces: map[*lane.Route]*polling.RoutePoll{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{committed: make(chan struct{}, 1)},
 		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
 }
 
-// Add has the reader read for a route, at its own pace if it has one.
+// Add has the reader read for a route, at a pace of its own if it has one.
 func (r *Reader) Add(rt *lane.Route, pace polling.Config) {
 	r.Routes = append(r.Routes, rt)
 	if pace != (polling.Config{}) {
-		r.paces[rt] = &polling.Pace{Config: pace}
+		r.paces[rt] = &polling.RoutePoll{Config: pace}
 	}
 }
 
@@ -91,9 +87,8 @@ func (r *Reader) AddressBack() {}
 // GiveUp implements [lane.Feeder]: what was read and not settled is read again by others.
 func (r *Reader) GiveUp(context.Context, []adapters.LaneRef) error { return nil }
 
-// A read that found little is followed by a linger, in which more gathers.
-// Otherwise reads, and with them the batches for a destination, become as small as
-// the processors allow, and take all of them: see docs/design.md.
+// A read that found little is followed by a linger, in which more rows gather. Otherwise reads, and with them the batches for a destination,
+// become as small as the processors allow, and take all of them: see docs/design.md.
 const (
 	smallRead = 256
 	Linger    = time.Millisecond / 4
@@ -127,7 +122,7 @@ func (r *Reader) Run(ctx context.Context) {
 			if pause = r.Backoff.Pause(ctx); pause == 0 {
 				continue
 			}
-			if r.starved.Load() { // what is in the way has to be looked after, however rare the polls
+			if r.starved.Load() { // full lanes have to be checked, however rare the polls
 				pause = min(pause, lane.ShortDelay)
 			}
 			if !plan.due.IsZero() {
@@ -138,7 +133,7 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
-// wait waits for the next poll. Rows that were committed here are read meanwhile, unless committed is nil.
+// wait waits for the next poll. Meanwhile it reads rows that were committed here, unless committed is nil.
 func (r *Reader) wait(ctx context.Context, pause time.Duration, committed, wakes <-chan struct{}) {
 	timer := signal.After(pause)
 	defer timer.Stop()
@@ -163,9 +158,9 @@ func (r *Reader) wait(ctx context.Context, pause time.Duration, committed, wakes
 }
 
 // Pace returns the pace of a route; nil: it has none of its own.
-func (r *Reader) Pace(rt *lane.Route) *polling.Pace { return r.paces[rt] }
+func (r *Reader) Pace(rt *lane.Route) *polling.RoutePoll { return r.paces[rt] }
 
-// resetPaces has all routes look for rows at once.
+// resetPaces has all routes read at once.
 func (r *Reader) resetPaces() {
 	for _, p := range r.paces {
 		p.Reset()
@@ -215,13 +210,12 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	for _, g := range plan.globals {
 		plan.again = g.finish(r) || plan.again
 	}
-	plan.looked(r, time.Now())
+	plan.report(r, time.Now())
 	return f.rows, nil
 }
 
-// restart ends all sessions that read the source: where they stand means nothing in
-// it any more. They begin anew with the durable cursors, which were perhaps put back
-// with it; where those mean nothing either the route stops and says so.
+// restart ends all sessions that read the source: their cursors are not valid in it any more. They begin again with the durable cursors,
+// which were perhaps put back with it; if those are not valid either, the route stops with an error.
 func (r *Reader) restart(err error) {
 	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
 	for _, rt := range r.Routes {
@@ -259,14 +253,14 @@ func (f *fan) take(i int, row *adapters.Row) bool {
 			continue
 		}
 		if !m.session.Route.Match(row) {
-			m.pass(row)
+			m.skip(row)
 			continue
 		}
 		if m.room <= 0 {
 			m.detached = true
 			continue
 		}
-		if !m.session.Route.Share.Take(cost) {
+		if !m.session.Route.Memory.Take(cost) {
 			f.reader.starved.Store(true)
 			f.reader.rowCost = max(f.reader.rowCost, float64(cost)) // not at once again
 			m.detached = true
@@ -286,7 +280,7 @@ func (f *fan) flush() {
 	}
 }
 
-// done moves the streams that took everything of a read to its end.
+// done moves the streams that took all rows of a read to its end.
 func (f *fan) done(rd *read, res adapters.ReadResult) {
 	if rd.global != nil {
 		rd.global.results[rd.slot] = res
@@ -311,7 +305,7 @@ type member struct {
 	stream   *lane.Stream
 	read     *read
 	room     int
-	detached bool // had no room for a row: it stands before that
+	detached bool // had no room for a row: its cursor stays before that
 	buffer   []lane.Arrival
 }
 
@@ -326,8 +320,8 @@ func (m *member) give(row *adapters.Row, cost int64) {
 	}
 }
 
-// pass moves the cursor over a row that the route does not match.
-func (m *member) pass(row *adapters.Row) {
+// skip moves the cursor over a row that the route does not match.
+func (m *member) skip(row *adapters.Row) {
 	a := lane.Arrival{Stream: m.stream, Row: row}
 	if n := len(m.buffer); n > 0 && !m.buffer[n-1].Matched {
 		m.buffer[n-1] = a

@@ -15,17 +15,15 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// Settler writes the progress of all lanes of one state store, all in one
-// transaction. It is the only place from which verdicts become durable. It
-// waits a little so that much is written at once, and the longer a write
-// takes, the rarer it writes: about 5% of its time.
+// Settler writes the progress of all lanes of one state store in one transaction. Only the settler makes verdicts durable. It
+// waits a little so that much is written at once, and the longer a write takes, the rarer it writes: about 5% of its time.
 type Settler struct {
 	store    adapters.StateStore
 	log      *slog.Logger
 	interval time.Duration
 	bound    CallTimeout // of a write
 	Batches  func() []Batch
-	Fenced   func(Batch)                         // another owner has what it was to write
+	Fenced   func(Batch)                         // another owner has the lane
 	Write    func(context.Context, Extent) error // default: the lanes' progress, to the store
 	Target   string                              // what is written to, for the log
 
@@ -42,15 +40,14 @@ type Settler struct {
 
 // Batch is what a settler writes for: a period of owning a lane.
 type Batch interface {
-	// Settlements returns what is to be written now; nothing while the outcome of
-	// what it returned before is not known.
+	// Settlements returns what is to be written now; nothing while the outcome of the settlements before is not known.
 	Settlements(e Extent) []adapters.Settlement
 
-	// Settled takes that outcome: ok, if all of it is durable.
+	// Settled takes that outcome; ok: all of it is durable.
 	Settled(ok bool)
 }
 
-// Extent is how much a settle writes beside what was concluded.
+// Extent is what a settle writes in addition to what was concluded.
 type Extent int
 
 // From the least to the most.
@@ -61,20 +58,17 @@ const (
 	Written                  // no settle has anything to write
 )
 
-// How often that is: a cursor that lags costs a longer first read after a
-// restart and nothing else.
+// How often these are written: a cursor that lags only makes the first read after a restart longer.
 const (
 	passedInterval     = 2 * time.Second
 	everythingInterval = 5 * time.Minute // of 500 idle routes these are 8,000 rows
 )
 
-// longestPause bounds what lanes wait for, with full windows perhaps, after a
-// write that took long: a database that was away for a minute would otherwise
-// not be written to for nineteen.
+// longestPause bounds the pause after a write that took long: after a minute without an answer of the database the pause would be nineteen
+// minutes, while windows are full.
 const longestPause = 2 * time.Second
 
-// New returns a settler for a state store. It settles at most once per interval; a write
-// may take about as long as patience.
+// New returns a settler for a state store. It settles at most once per interval; a write may take about as long as patience.
 func New(store adapters.StateStore, log *slog.Logger, interval, patience time.Duration) *Settler {
 	s := &Settler{store: store, log: log, interval: interval, bound: CallTimeout{Usual: patience}, Target: "state store",
 		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
@@ -111,9 +105,8 @@ func (s *Settler) Flush(ctx context.Context, e Extent) error {
 // finishPause is the pause between tries to write the last progress.
 const finishPause = 100 * time.Millisecond
 
-// Finish settles everything at the end. If that fails it tries again for as long
-// as drain lasts: a store that is away for a moment costs no duplicates. One try
-// is made in any case, and may take until limit.
+// Finish settles everything at the end. If that fails it tries again as long as drain lasts, so a short outage of the store causes no
+// duplicates. One try is made in any case, and may take until limit.
 func (s *Settler) Finish(drain context.Context, limit time.Duration) error {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -126,7 +119,7 @@ func (s *Settler) Finish(drain context.Context, limit time.Duration) error {
 	}
 }
 
-// Run settles until ctx ends. A last settle then writes the rest.
+// Run settles until ctx ends.
 func (s *Settler) Run(ctx context.Context) {
 	lazy := signal.Every(passedInterval)
 	defer lazy.Stop()
@@ -225,11 +218,8 @@ func (s *Settler) Report(err error) {
 		"progress is written to the "+s.Target+" again")
 }
 
-// CallTimeout limits how long a database's answer is waited for. When nothing comes
-// through a connection any more, a network that drops packets reports no error for a
-// quarter of an hour, and a proxy between may never do; then a new connection is
-// worth a try. Each failure doubles the limit, so that what is only slow
-// gets its answer in the end.
+// CallTimeout limits the wait for a database's answer. A network that drops packets reports no error for a quarter of an hour, and a proxy
+// may never do; then a new connection is worth a try. Each timeout doubles the limit, so that a slow call succeeds in the end.
 type CallTimeout struct {
 	Usual    time.Duration
 	timeouts int // times in a row

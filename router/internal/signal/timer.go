@@ -14,10 +14,8 @@ func Send(c chan struct{}) {
 	}
 }
 
-// Timer is a timer that signals on an ordinary channel. The channels of package
-// time's own timers crash Go 1.26's race detector when several goroutines of a
-// testing/synctest bubble wait on them, and those bubbles are how this package is
-// tested; besides, a timer can be waited for together with other signals.
+// Timer is a timer that signals on an ordinary channel. The channels of package time crash Go 1.26's race detector when several goroutines of
+// a testing/synctest bubble wait on them, and the router is tested in such bubbles.
 type Timer struct {
 	C     chan struct{} // receives one value after the time
 	every time.Duration // 0: once
