@@ -63,7 +63,7 @@ func New(cfg Config, routes []Route) (*Router, error) {
 	return r, errors.Join(errs...)
 }
 
-// wired is a route with what is particular to where it comes from.
+// wired is a route with its manager and its feeder.
 type wired struct {
 	*ownership.Route
 	manager  *ownership.Manager  // of its lanes
@@ -141,8 +141,7 @@ func (r *Router) Ready() <-chan struct{} { return r.ready }
 // Instance is the name of this process among others.
 func (r *Router) Instance() string { return r.cfg.Instance }
 
-// Wake lets the reader of the source, an [adapters.Source] or an [adapters.Queue],
-// look for rows at once. It never waits. Call it after the commit.
+// Wake has the source, an [adapters.Source] or an [adapters.Queue], polled at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {
 	for _, b := range r.backoffsOf(source) {
 		signal.Send(b.Signal)
@@ -164,7 +163,7 @@ func (r *Router) backoffsOf(source any) (out []*polling.Backoff) {
 	return out
 }
 
-// Notice has what operators have written into a state store noticed at once, and not with the next renewal of the lease.
+// Notice has operators' commands in a state store noticed at once, instead of with the next renewal of the lease.
 func (r *Router) Notice(store adapters.StateStore) {
 	for _, m := range r.managers {
 		if m.Store == store {
@@ -206,7 +205,7 @@ func (r *Router) AnnounceRows(source adapters.Source, insert string) HotRows {
 // HotRows is an INSERT whose rows are claimed from memory after the commit, where that is certain to be in order.
 type HotRows = *reading.Insert
 
-// Committed has the reader of a source look at once into slots, a bit for each, in which this process has committed rows. See [outbox.HotPath].
+// Committed has the reader of a source read slots at once, a bit for each, in which this process has committed rows. See [outbox.HotPath].
 func (r *Router) Committed(source adapters.Source, slots uint32) {
 	for _, rd := range r.readers {
 		if rd.Source == source {
@@ -215,9 +214,8 @@ func (r *Router) Committed(source adapters.Source, slots uint32) {
 	}
 }
 
-// SetPoll has whoever reads the source, an [adapters.Source] or an [adapters.Queue],
-// poll in another way from the next poll on, which comes at once. Messages in flight
-// and the owners of lanes stay as they are.
+// SetPoll changes how the source, an [adapters.Source] or an [adapters.Queue], is polled, from the next poll on, which comes at once. Messages in
+// flight and the owners of lanes stay as they are.
 func (r *Router) SetPoll(source any, p Poll) {
 	for _, b := range r.backoffsOf(source) {
 		b.Set(polling.Config(p.WithDefaults()))

@@ -92,9 +92,8 @@ func (r *Router) Problems() []string {
 	return out
 }
 
-// Trace is what this process knows of an event: what it has in flight with that id, what it
-// has skipped lately, and about each of the given rows whether it is in flight or when it was
-// settled. It takes each lane's lock for a moment and is meant for people's questions.
+// Trace returns what this process knows of an event: messages with that id in flight or skipped lately, and of each given row whether
+// it is in flight or when it was settled. It takes each lane's lock for a moment.
 func (r *Router) Trace(id string, at []adapters.RowPlace) (instance string, traces []adapters.Trace) {
 	asked := map[*claiming.Claimer]bool{}
 	for _, rt := range r.routes {

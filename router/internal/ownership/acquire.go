@@ -10,8 +10,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// acquire takes what is free of a route, up to our share, and starts its
-// sessions; it reports whether the share is complete.
+// acquire takes free lanes of a route, up to our share, and starts their sessions; it reports whether the share is complete.
 func (m *Manager) acquire(ctx context.Context, now *round, rt *Route, share int) (bool, error) {
 	if m.failing(rt) {
 		return false, m.retryRoute(ctx, rt)
@@ -31,7 +30,7 @@ func (m *Manager) acquire(ctx context.Context, now *round, rt *Route, share int)
 	}
 	failpoint.Hit(failpoint.Acquired)
 	if rt.Unit != "" && len(states) < len(want) {
-		m.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
+		m.giveUp(ctx, states) // all or nothing: its former owner has not released all of it
 		return false, nil
 	}
 	if err := m.begin(ctx, now, rt, states); err != nil {
@@ -41,7 +40,7 @@ func (m *Manager) acquire(ctx context.Context, now *round, rt *Route, share int)
 	return len(states) == most, nil
 }
 
-// prepareRoutes has everything done that comes before lanes are taken, for all routes that lack some.
+// prepareRoutes calls [Config].Before for all routes that lack lanes.
 func (m *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignment) {
 	if m.before == nil {
 		return
@@ -64,7 +63,7 @@ func (m *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignm
 	}
 }
 
-// begin starts sessions with what was acquired: with all of it, or with an error none.
+// begin starts sessions in all lanes that were acquired, or in none.
 func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []adapters.LaneState) error {
 	if err := rt.prepare(ctx, now, states); err != nil {
 		return err
@@ -88,9 +87,8 @@ func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []ada
 	return nil
 }
 
-// missing are the cursor rows of the route that have no session, and of how many
-// of them our share consists. Lanes that quiesce are not among them: taking
-// those would fence what they have still to settle.
+// missing returns the cursor rows of the route that have no session, and how many of them our share lacks. Lanes that quiesce are not among
+// them: acquiring those would fence what they have still to settle.
 func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,8 +104,8 @@ func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
 	return want, min(share, len(want))
 }
 
-// startSessions starts a session in every lane of which the cursor rows were acquired. A
-// lane with several rows is that of a route that moves as a whole, of which there are all.
+// startSessions starts a session in every lane whose cursor rows were acquired. A lane with several rows belongs to a route that moves as a
+// whole: all of its rows are there.
 func (m *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) error {
 	bySlot := map[int][]adapters.LaneState{}
 	slots := make([]int, len(states))
@@ -135,8 +133,8 @@ func (m *Manager) startSessions(ctx context.Context, rt *Route, states []adapter
 	return nil
 }
 
-// giveUp releases rows that were acquired and have no session. Those that cannot be
-// released now are released in a later round: no other instance could take it.
+// giveUp releases rows that were acquired and have no session. If that fails they are released in a later round: no other instance could
+// acquire them.
 func (m *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	for _, st := range states {
 		m.peers.orphans = append(m.peers.orphans, st.LaneRef)
@@ -144,8 +142,7 @@ func (m *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	m.releaseOrphans(ctx)
 }
 
-// withoutSession returns the rows that neither a session in its lane nor one that
-// quiesces has. Call with the mutex held.
+// withoutSession returns the rows of no session, in its lane or quiescing. Call with the mutex held.
 func (m *Manager) withoutSession(rows []adapters.LaneRef) []adapters.LaneRef {
 	if len(rows) == 0 {
 		return nil
@@ -153,7 +150,7 @@ func (m *Manager) withoutSession(rows []adapters.LaneRef) []adapters.LaneRef {
 	return notWorked(rows, m.withQuiescing(m.working()))
 }
 
-// notWorked returns the rows that none of the sessions has.
+// notWorked returns the rows of none of the sessions.
 func notWorked(rows []adapters.LaneRef, sessions []*lane.Session) []adapters.LaneRef {
 	worked := map[adapters.LaneRef]bool{}
 	for _, s := range sessions {
@@ -164,9 +161,8 @@ func notWorked(rows []adapters.LaneRef, sessions []*lane.Session) []adapters.Lan
 	return slices.DeleteFunc(rows, func(ref adapters.LaneRef) bool { return worked[ref] })
 }
 
-// findOrphans releases rows that are ours without our knowing: from a former life
-// under the same name, or because the answer to an Acquire was lost. Only the
-// goroutine that acquires may do this: what it is about to work is no orphan.
+// findOrphans releases rows that are ours without a session: from an earlier process of the same name, or because the answer to an Acquire was
+// lost. Only the goroutine that acquires may do this: rows that it has just acquired are no orphans.
 func (m *Manager) findOrphans(ctx context.Context) {
 	m.mu.Lock()
 	m.peers.orphans = append(m.peers.orphans, m.withoutSession(m.unclaimed)...)

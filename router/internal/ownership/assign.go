@@ -10,13 +10,11 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// assign says how many lanes of each route every living instance is to own. It
-// depends only on which instances run which routes, so instances that see the same reach
-// the same result; which lanes an instance owns now is left to history, so that few lanes move.
+// assign computes how many lanes of each route every living instance is to own. It depends only on which instances run which routes, so instances
+// that see the same reach the same result. It does not say which lanes, so that few lanes move.
 //
-// The lanes of a route are dealt out evenly, to within one, among those who run
-// it. Who gets one more is chosen so that instances are even over all routes, too.
-// Lanes that move as a whole (a unit) count as one lane in that.
+// The lanes of a route are divided evenly, to within one, among the instances that run it, and so that instances are even over all routes, too.
+// Lanes that move as a whole (a unit) count as one lane.
 func assign(instances []adapters.Instance) *assignment {
 	s := &assignment{runs: map[string][]string{}, load: map[string]int{}, shares: map[string]map[string]int{}}
 	unit := map[string]string{} // by route
@@ -30,8 +28,7 @@ func assign(instances []adapters.Instance) *assignment {
 				continue
 			}
 			s.runs[r.Route] = append(s.runs[r.Route], i.ID)
-			// Two that disagree, while a new configuration is rolled out: what is
-			// a unit to one of them is one to all.
+			// Instances may disagree while a new configuration is rolled out: what is a unit to one of them is one to all.
 			if r.Unit != "" && (unit[r.Route] == "" || r.Unit < unit[r.Route]) {
 				unit[r.Route] = r.Unit
 			}
@@ -52,15 +49,14 @@ type assignment struct {
 // share is how many lanes of a route an instance is to own.
 func (a *assignment) share(instance, route string) int { return a.shares[instance][route] }
 
-// candidacy is a unit and those who could own it.
+// candidacy is a unit and the instances that could own it.
 type candidacy struct {
 	unit   string
 	routes []string
 	who    []string
 }
 
-// candidacies lists the units. Where instances run different routes of one, it
-// is for those who run the most: the others could not work all of it.
+// candidacies lists the units. If instances run different routes of one, only those that run the most can own it.
 func (a *assignment) candidacies(unit map[string]string) []candidacy {
 	byUnit := map[string]*candidacy{}
 	counts := map[string]map[string]int{}
@@ -84,16 +80,15 @@ func (a *assignment) candidacies(unit map[string]string) []candidacy {
 		}
 		out = append(out, *c)
 	}
-	// Those without a choice first.
+	// Units with the fewest candidates first.
 	slices.SortFunc(out, func(x, y candidacy) int {
 		return cmp.Or(cmp.Compare(len(x.who), len(y.who)), cmp.Compare(x.unit, y.unit))
 	})
 	return out
 }
 
-// dealUnits gives each unit to the instance with the highest rendezvous weight among those that
-// have not got their part: so most of them stay where they are when an instance
-// comes or goes.
+// dealUnits gives each unit to the instance with the highest rendezvous weight among those that have less than their part, so most units stay
+// when an instance comes or goes.
 func (a *assignment) dealUnits(unit map[string]string) {
 	units := a.candidacies(unit)
 	who := map[string]bool{}
@@ -132,7 +127,7 @@ func (a *assignment) leastLoaded(who []string) []string {
 	return slices.DeleteFunc(slices.Clone(who), func(id string) bool { return a.load[id] > least })
 }
 
-// dealLanes deals out the lanes of the other routes.
+// dealLanes divides the lanes of routes that are in no unit.
 func (a *assignment) dealLanes(unit map[string]string) {
 	for _, route := range slices.Sorted(maps.Keys(a.runs)) {
 		if unit[route] != "" {

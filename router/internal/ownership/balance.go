@@ -14,43 +14,40 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// How often an instance looks for other instances, and for lanes.
+// How often an instance reads which instances there are, and acquires lanes.
 const (
-	// roundPause is the pause when everything is as it should be.
+	// roundPause is the pause when nothing is missing.
 	roundPause = time.Second
 
 	// AcquirePause is the pause while lanes are missing, or a route is paused.
 	AcquirePause = 500 * time.Millisecond
 
-	// handoverPause is the pause while lanes are missing because others are about
-	// to hand them over: for handoverTime after an instance came or went.
+	// handoverPause is the pause while lanes are missing because others are about to hand them over: for handoverTime after an instance came
+	// or went.
 	handoverPause = 50 * time.Millisecond
 	handoverTime  = 3 * time.Second
 
-	// lostPause is the pause after a look that failed. It does not grow while the
-	// database is away: when it is back, every instance has to show within
+	// lostPause is the pause after a failure. It does not grow while the database is away: when it is back, every instance has to show within
 	// deadPause that it lives, or others take its lanes.
 	lostPause = 100 * time.Millisecond
 
-	// deadPause is how long an instance that seems to be dead has to show that
-	// it has only lost its connection.
+	// deadPause is how long an instance that seems to be dead has to show that it has only lost its connection.
 	deadPause = 250 * time.Millisecond
 )
 
-// peers is what the goroutine that acquires knows of all instances.
+// peers has what the goroutine that acquires knows of all instances.
 type peers struct {
-	seen     []adapters.Instance  // at the last look
-	alive    map[string]bool      // at the last look
-	shares   *assignment          // among those who were seen
+	seen     []adapters.Instance  // in the last round
+	alive    map[string]bool      // in the last round
+	shares   *assignment          // among them
 	changed  time.Time            // when an instance came or went
-	outage   logging.Outage       // of looks
+	outage   logging.Outage       // of reading the instances
 	reported string               // what the log said last
 	orphans  []adapters.LaneRef   // ours, with no session: to be released
 	release  settling.CallTimeout // of a release of those
 }
 
-// AcquireLanes takes and gives up lanes until ctx ends. It returns an error only
-// when no route of the process can run.
+// AcquireLanes acquires and gives up lanes until ctx ends. It returns an error only if no route of the process can run.
 func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 	for {
 		if !signal.Sleep(pause, ctx.Done()) {
@@ -63,17 +60,17 @@ func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// AcquireAll is one round: it looks for other instances, hands over what is above our
-// share and takes what is free below it. It returns the pause until the next.
+// AcquireAll is one round: it reads which instances there are, hands over lanes above our share and acquires free ones below it. It returns the
+// pause until the next round.
 func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	m.takeLocks(ctx)
 	shares, again := m.seeInstances(ctx)
-	if shares == nil { // without knowing the others nothing is taken
+	if shares == nil { // without knowing the other instances nothing is acquired
 		return lostPause, m.allStopped()
 	}
 	m.releaseOrphans(ctx)
 	if len(m.peers.orphans) > 0 {
-		return AcquirePause, nil // what is taken anew must not be released then
+		return AcquirePause, nil // what is acquired again must not be released then
 	}
 	for _, rt := range m.routes {
 		m.handOver(rt, shares)
@@ -85,7 +82,7 @@ func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 			missing = true
 			continue
 		}
-		// A connection that has fallen silent must not keep us from all the rest.
+		// A connection that does not answer must not keep us from the other routes.
 		complete := false
 		err := rt.acquiring.Call(ctx, func(ctx context.Context) (err error) {
 			complete, err = m.acquire(ctx, now, rt, shares.share(m.instance, rt.Name))
@@ -114,8 +111,8 @@ func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	return again, m.allStopped()
 }
 
-// look finds the other instances and our share, and announces what we run; nil
-// when that is not to be known now. Again is when to look the next time.
+// seeInstances reads the other instances and returns our share, and announces what we run; nil: that is not known now. Again is the pause until
+// the next round.
 func (m *Manager) seeInstances(ctx context.Context) (shares *assignment, again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, m.lease/2)
 	defer cancel()
@@ -131,14 +128,14 @@ func (m *Manager) seeInstances(ctx context.Context) (shares *assignment, again t
 	m.peers.outage.Report(m.log, slog.LevelWarn, err, "cannot see the other instances in the state store, trying again; lanes stay as they are",
 		"the other instances can be seen again")
 	if err != nil || self < 0 || !all[self].Alive {
-		signal.Send(m.renewNow) // others may take us for dead: what we took now they would take again
+		signal.Send(m.renewNow) // others may take us for dead, and would take what we acquire now
 		return nil, 0
 	}
 	return m.peers.update(all), m.peers.again(all)
 }
 
-// note keeps which instances were seen, and returns what follows for each of them. One that was alive and is not, but has not left and
-// has a lease, still counts as alive until the next look.
+// update takes over which instances were seen, and returns the shares. An instance that was alive and is not, but has not left and
+// has a lease, still counts as alive until the next round.
 func (p *peers) update(all []adapters.Instance) *assignment {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
@@ -159,8 +156,7 @@ func (p *peers) update(all []adapters.Instance) *assignment {
 	return p.shares
 }
 
-// again is when to look the next time: earlier when a lease ends before, or when
-// an instance counts as alive that is not.
+// again is the pause until the next round: shorter if a lease ends before, or if an instance counts as alive that is not.
 func (p *peers) again(all []adapters.Instance) time.Duration {
 	pause := roundPause
 	for i, in := range all {
@@ -174,7 +170,7 @@ func (p *peers) again(all []adapters.Instance) time.Duration {
 	return pause
 }
 
-// announcement is what we say that we run.
+// announcement returns the routes that we run.
 func (m *Manager) announcement() []adapters.RunningRoute {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +187,7 @@ func (m *Manager) announcement() []adapters.RunningRoute {
 	return out
 }
 
-// report logs how many lanes we have, when that has changed.
+// report logs how many lanes we have, if that has changed.
 func (m *Manager) report(shares *assignment, missing bool) {
 	lanes, share, others := 0, 0, 0
 	for _, rt := range m.routes {

@@ -8,13 +8,13 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// round is one look for lanes to take. The answers of a source in it hold for all routes: hundreds may stand at one place.
+// round is one try to acquire lanes. The answers of a source in it hold for all routes: hundreds may have the same cursor.
 type round struct {
 	before map[*Route]error // of the routes for which [Config] Before was called
 	known  map[any]any      // answers, by what was asked
 }
 
-// The places that a source is asked for.
+// The questions to a source.
 type (
 	tableOf struct{ adapters.Source }
 	startOf struct {
@@ -34,7 +34,7 @@ type (
 
 func newRound() *round { return &round{before: map[*Route]error{}, known: map[any]any{}} }
 
-// answer returns what was asked before, or else asks. Errors are not kept.
+// answer returns the answer of this round, or asks. Errors are not kept.
 func answer[V any](now *round, question any, ask func() (V, error)) (V, error) {
 	if v, ok := now.known[question].(V); ok {
 		return v, nil
@@ -46,8 +46,7 @@ func answer[V any](now *round, question any, ask func() (V, error)) (V, error) {
 	return v, err
 }
 
-// prepare gives new cursors their start and checks that the others belong to the
-// table that the route reads, and still mean something in it.
+// prepare gives new cursors their start and checks that the others belong to the table that the route reads, and are still valid in it.
 func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneState) error {
 	if err := r.locate(ctx, now); err != nil {
 		return &sourceError{err}
@@ -82,9 +81,8 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 	return nil
 }
 
-// checkLanes checks that lanes are computed as they were when the cursors came where they are: otherwise a row that was
-// behind in one lane can be below the cursor of another one. Cursors that are all at one place cover the same rows
-// however lanes are computed.
+// checkLanes checks that lanes are computed as before: otherwise a row that was behind in one lane can be below the cursor of another one.
+// Cursors that are all equal cover the same rows however lanes are computed.
 func (r *Route) checkLanes(states []adapters.LaneState) error {
 	same := len(states) == adapters.Slots
 	from := ""
@@ -131,9 +129,8 @@ func (r *Route) locate(ctx context.Context, now *round) error {
 	return err
 }
 
-// bind checks that cursors belong to the table that the route reads. Those of which
-// it is not known yet belong to it from now on, unless the route has cursors of
-// another one: two services can have a route of the same name in one state store.
+// bind checks that cursors belong to the table that the route reads. Cursors without a table belong to it from now on, unless the route has
+// cursors of another table: two services can have a route of the same name in one state store.
 func (r *Route) bind(ctx context.Context, states []adapters.LaneState) error {
 	unknown := false
 	for i := range states {
@@ -154,13 +151,13 @@ func (r *Route) bind(ctx context.Context, states []adapters.LaneState) error {
 	return err
 }
 
-// elsewhere is why a route whose cursor is another table's does not run.
+// elsewhere returns the error of a route whose cursor belongs to another table.
 func (r *Route) elsewhere(other *adapters.OtherTable) error {
 	_, rebased := adapters.RebaserOf(r.Source)
 	return &stoppedError{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
 }
 
-// placeAnew is the command for a route whose cursor means nothing any more.
+// placeAnew returns the command for a route whose cursor is not valid any more.
 func (r *Route) placeAnew() string {
 	if _, ok := adapters.RebaserOf(r.Source); ok {
 		return "outrider rebase " + r.Name

@@ -10,17 +10,15 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// A lane is quiesced, to be handed over or because its route was paused, as on
-// shutdown: reading stops, what is being sent is finished, everything is settled,
-// then its rows are released. Until then it is not taken again, not even by
-// ourselves: that would fence what is still to be settled.
+// A lane is quiesced to be handed over, or because its route was paused, as on shutdown: reading stops, what is being sent is finished,
+// everything is settled, then its rows are released. Until then it is not taken again: that would fence what is still to be settled.
 
 // handOver hands over what we have of a route above our share.
 func (m *Manager) handOver(rt *Route, shares *assignment) {
 	if len(shares.runs[rt.Name]) == 0 {
 		return // it is in trouble everywhere: no instance would take it
 	}
-	sessions := m.excess(rt, shares.share(m.instance, rt.Name))
+	sessions := m.beginQuiescing(rt, shares.share(m.instance, rt.Name))
 	if len(sessions) == 0 {
 		return
 	}
@@ -33,14 +31,17 @@ func (m *Manager) handOver(rt *Route, shares *assignment) {
 	})
 }
 
-// excess returns the sessions above our share, which quiesce from now on, the last lanes first.
-func (m *Manager) excess(rt *Route, share int) (out []*lane.Session) {
+// beginQuiescing returns the sessions of a route above a share, which quiesce from now on.
+func (m *Manager) beginQuiescing(rt *Route, share int) (out []*lane.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return nil
 	}
-	for _, s := range m.active(rt) {
+	for _, s := range rt.Sessions() {
+		if m.quiescing[s.Lane] != nil {
+			continue
+		}
 		if share -= len(s.Lane.Slots); share < 0 {
 			m.quiescing[s.Lane] = s
 			out = append(out, s)
@@ -49,30 +50,8 @@ func (m *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 	return out
 }
 
-// active are the route's sessions that are in their lanes and do not quiesce.
-// Call with the mutex held.
-func (m *Manager) active(rt *Route) []*lane.Session {
-	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return m.quiescing[s.Lane] != nil })
-}
-
-// beginQuiescing returns the route's sessions that did not quiesce, and do from now on.
-func (m *Manager) beginQuiescing(rt *Route) []*lane.Session {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.draining {
-		return nil
-	}
-	sessions := m.active(rt)
-	for _, s := range sessions {
-		m.quiescing[s.Lane] = s
-	}
-	return sessions
-}
-
-// quiesce ends sessions of a route that have begun to quiesce. Each lane is
-// released as soon as it has come to an end, but those of a route that moves as a
-// whole together. Deliveries in flight are cancelled when limit is over. It reports
-// whether all were released; if not, the drain does what is left.
+// quiesce ends sessions of a route that have begun to quiesce. Each lane is released as soon as it has ended, lanes of a route that moves as a
+// whole together. Deliveries in flight are cancelled when limit is over. It reports whether all were released; if not, the drain does the rest.
 func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -110,8 +89,8 @@ func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 	return released
 }
 
-// conclude writes down what a stopped session has concluded; false when the process stops before. A result may have to wait for long, for another
-// session's lock, so each session waits by itself.
+// conclude writes what a stopped session has concluded; false if the process stops before. A result may have to wait long, for a row lock, so
+// each session waits by itself.
 func (m *Manager) conclude(rt *Route, s *lane.Session) bool {
 	return m.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
 		return m.Settler.Flush(ctx, settling.Everything)
@@ -120,7 +99,7 @@ func (m *Manager) conclude(rt *Route, s *lane.Session) bool {
 	})
 }
 
-// release gives up the rows of sessions that have come to their end; false when the process stops before.
+// release gives up the rows of sessions that have ended; false if the process stops before.
 func (m *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	var lanes []adapters.LaneRef
 	for _, s := range sessions {
@@ -139,8 +118,7 @@ func (m *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	return true
 }
 
-// Drain returns the sessions to be stopped; from now on those and the quiescing
-// ones are what is settled.
+// Drain returns the sessions to be stopped; from now on those and the quiescing sessions are settled.
 func (m *Manager) Drain() []*lane.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +144,7 @@ func (m *Manager) Sessions() []*lane.Session {
 // Wait returns when all that was begun in the background has ended.
 func (m *Manager) Wait() { m.wg.Wait() }
 
-// batches are those sessions, for the settler.
+// batches returns these sessions for the settler.
 func (m *Manager) batches() []settling.Batch {
 	sessions := m.Sessions()
 	out := make([]settling.Batch, len(sessions))

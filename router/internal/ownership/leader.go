@@ -10,9 +10,8 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// leader holds a lock outside of the state store while this instance works the
-// routes that ask for it. Without the lock the instance counts for none of them,
-// so whoever has it works them all; and when it is lost they stop at once.
+// leader holds a lock outside of the state store while this instance works the routes that need it. Without the lock the instance counts for
+// none of them, so the holder works them all; when the lock is lost they stop at once.
 type leader struct {
 	manager *Manager
 	lock    adapters.LeaderLock
@@ -25,7 +24,7 @@ type leader struct {
 	watching sync.WaitGroup
 }
 
-// elsewhere is why a route waits whose lock another process holds.
+// elsewhere says why a route waits whose lock another process holds.
 const elsewhere = "standing by: another process holds the "
 
 func (m *Manager) leaderOf(lock adapters.LeaderLock) *leader {
@@ -39,7 +38,7 @@ func (m *Manager) leaderOf(lock adapters.LeaderLock) *leader {
 	return l
 }
 
-// waits is why routes of the leader are not worked here; empty: they are.
+// waits says why routes of the leader are not worked here; empty: they are.
 func (l *leader) waits() string {
 	switch {
 	case l.held.Load():
@@ -50,8 +49,7 @@ func (l *leader) waits() string {
 	return elsewhere + l.lock.String()
 }
 
-// takeLocks tries to take the locks that we do not hold. A leader none of whose
-// routes can be run here makes room for others.
+// takeLocks tries to take the locks that we do not hold. A leader releases its lock if none of its routes can run here.
 func (m *Manager) takeLocks(ctx context.Context) {
 	for _, l := range m.leaders {
 		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !m.backingOff(rt) })
@@ -77,7 +75,7 @@ func (m *Manager) takeLocks(ctx context.Context) {
 	}
 }
 
-// report logs what became of a try when it is something else than the last time.
+// report logs the result of a try if it has changed.
 func (l *leader) report(held bool, err error) {
 	text := ""
 	if err != nil {
@@ -96,12 +94,11 @@ func (l *leader) report(held bool, err error) {
 	l.tried, l.error = !held, text
 }
 
-// lockLost stops the leader's routes at once because the lock is gone. Deliveries
-// in flight are cancelled; finished ones are settled.
+// lockLost stops the leader's routes at once. Deliveries in flight are cancelled; finished ones are settled.
 func (l *leader) lockLost() {
 	l.held.Store(false)
 	for _, rt := range l.routes {
-		sessions := l.manager.beginQuiescing(rt) // none at the end, when the lanes were released before
+		sessions := l.manager.beginQuiescing(rt, 0) // none at the end, when the lanes were released before
 		if len(sessions) == 0 {
 			continue
 		}

@@ -1,5 +1,5 @@
-// Package ownership decides which lanes are ours: leases, shares among instances,
-// hand-over, pauses and leaders' locks. Its [Manager] starts and stops sessions.
+// Package ownership decides which lanes are ours: leases, shares among instances, hand-over, pauses and leaders' locks. Its [Manager] starts and
+// stops sessions.
 package ownership
 
 import (
@@ -20,14 +20,13 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// Manager keeps what is ours in one state store: it announces the instance,
-// renews its lease, takes lanes without an owner, and starts and ends sessions
-// accordingly.
+// Manager has our lanes in one state store: it announces the instance, renews its lease, acquires lanes without an owner, and starts and ends
+// sessions.
 type Manager struct {
 	Store      adapters.StateStore
 	Settler    *settling.Settler
-	drainFor   time.Duration                                               // bounds the wait for messages in flight when lanes are given up
-	allStopped func() error                                                // why no route of the process can run; nil: some can
+	drainFor   time.Duration                                               // see Config
+	allStopped func() error                                                // see Config
 	before     func(ctx context.Context, routes []string) map[string]error // see Config
 	log        *slog.Logger
 	instance   string
@@ -55,7 +54,7 @@ type Manager struct {
 	wg   sync.WaitGroup // sessions being ended
 }
 
-// Config is what a manager needs.
+// Config of a manager.
 type Config struct {
 	Store          adapters.StateStore
 	Log            *slog.Logger
@@ -65,11 +64,11 @@ type Config struct {
 	DrainTimeout   time.Duration // bounds the wait for messages in flight when lanes are given up
 	AllStopped     func() error  // why no route of the process can run; nil: some can
 
-	// Before is called with routes of which lanes are to be taken. It returns why those of some cannot be. nil: there is nothing to do.
+	// Before is called with routes whose lanes are to be acquired. It returns the errors of those that cannot be. nil: there is nothing to do.
 	Before func(ctx context.Context, routes []string) map[string]error
 }
 
-// New returns the manager of what is ours in a state store; [Manager.Add] gives it routes.
+// New returns the manager of a state store; [Manager.Add] gives it routes.
 func New(cfg Config) *Manager {
 	m := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
@@ -78,7 +77,7 @@ func New(cfg Config) *Manager {
 	return m
 }
 
-// MaySend implements [lane.Lease]. It takes the leader's lock as well, where there is one.
+// MaySend implements [lane.Lease]. A leader's lock is necessary, too.
 func (r *Route) MaySend() bool {
 	return r.manager.permit() && (r.leader == nil || r.leader.held.Load())
 }
@@ -88,9 +87,8 @@ func (m *Manager) permit() bool {
 	return int64(time.Since(m.epoch))+int64(m.lease/4) < m.until.Load()
 }
 
-// StillOwned implements [lane.Lease]. It is a renewal for its answer only: what may be
-// sent until when is for the heartbeat to say, which first ends the sessions of lanes
-// that are lost. Like there, the query is not cancelled on the way.
+// StillOwned implements [lane.Lease] by a renewal. Only the heartbeat extends the time for sending, because it first ends the sessions of lost
+// lanes. As there, the query is never cancelled.
 func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
 	m := r.manager
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.lease/2)
@@ -120,7 +118,7 @@ func (m *Manager) Join(ctx context.Context) error {
 	return nil
 }
 
-// noticeWithin bounds how long after an operator's command its counter is looked at, however long the lease is.
+// noticeWithin bounds the time until an operator's command is noticed, however long the lease is.
 const noticeWithin = 1500 * time.Millisecond
 
 // KeepLease renews the lease until ctx ends, which is after the drain.
@@ -134,18 +132,16 @@ func (m *Manager) KeepLease(ctx context.Context) {
 		case <-renew.C:
 		case <-m.renewNow:
 		}
-		// A renewal is never cancelled on the way: that could cost the
-		// connection which shows that we live.
+		// A renewal is never cancelled: that could close the connection which shows that we live.
 		m.renew(context.WithoutCancel(ctx))
 	}
 }
 
-// RenewNow has the lease renewed at once, by which operators' commands are noticed.
+// RenewNow renews the lease at once, which notices operators' commands.
 func (m *Manager) RenewNow() { signal.Send(m.renewNow) }
 
-// renew extends the lease, ends the sessions of lanes that are no longer ours
-// and lets sessions notice operators' commands. Lost lanes are stopped before the
-// others may send again: after a freeze nothing may be sent for them.
+// renew extends the lease, ends the sessions of lanes that are no longer ours and has sessions notice operators' commands. Lost lanes are stopped
+// before the others may send again: after a freeze nothing may be sent for them.
 func (m *Manager) renew(ctx context.Context) {
 	began := time.Since(m.epoch)
 	ctx, cancel := context.WithTimeout(ctx, m.lease/2)
@@ -195,8 +191,7 @@ func (m *Manager) renew(ctx context.Context) {
 	}
 }
 
-// notice makes a session read its parked groups anew after a command; it reports
-// whether there was one.
+// notice has a session read its parked groups again after a command; it reports whether there was one.
 func (m *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool {
 	known := str.Commands
 	str.Commands = commands
@@ -222,8 +217,8 @@ func (m *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool
 // Lost implements [lane.Lease].
 func (r *Route) Lost(s *lane.Session) { r.manager.lose(s) }
 
-// lose ends a session of which another instance took a cursor row, or a cursor row
-// of which is not as it was settled, because the state store was restored.
+// lose ends a session that has lost a cursor row to another instance, or whose cursor row is not as it was settled because the state store was
+// restored.
 func (m *Manager) lose(s *lane.Session) {
 	if !s.Lose() {
 		return
@@ -237,8 +232,7 @@ func (m *Manager) lose(s *lane.Session) {
 	})
 }
 
-// background runs f beside everything else, and a drain waits for it. While one
-// runs nothing is begun: it ends all sessions itself.
+// background runs f on a goroutine for which a drain waits. During a drain it does nothing: the drain ends all sessions.
 func (m *Manager) background(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// applyPauses carries out what operators have asked of a route since its counter last
-// moved: pauses of the route or of addresses, and their end. Every instance quiesces
-// its own lanes of a paused route.
+// applyPauses carries out operators' pauses of a route or of addresses, and their end, after its counter has moved. Every instance quiesces its
+// own lanes of a paused route.
 func (m *Manager) applyPauses(rt *Route) {
 	m.background(func() {
 		for {
@@ -30,17 +29,15 @@ func (m *Manager) applyPauses(rt *Route) {
 			if i < 0 || !m.pauseRoute(rt, pauses[i]) {
 				return
 			}
-			// Sessions that began meanwhile, with lanes that were just being
-			// acquired, come next.
+			// Next, sessions that began meanwhile.
 		}
 	})
 }
 
-// pauseRoute ends the route's sessions because it was paused; it reports whether there
-// were any.
+// pauseRoute ends the sessions of a paused route; it reports whether there were any.
 func (m *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
 	rt.Paused.Store(&p)
-	sessions := m.beginQuiescing(rt)
+	sessions := m.beginQuiescing(rt, 0)
 	if len(sessions) == 0 {
 		return false
 	}
@@ -52,8 +49,7 @@ func (m *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
 	return true
 }
 
-// retryUntilDone does something with the state store until it succeeds; false when the
-// process stops before.
+// retryUntilDone calls do until it succeeds; false if the process stops before.
 func (m *Manager) retryUntilDone(rt *Route, what string, do func(context.Context) error) bool {
 	var failing logging.Outage
 	for {
@@ -83,7 +79,7 @@ func (m *Manager) noticePause(rt *Route) {
 // RememberGone implements [lane.Lease].
 func (r *Route) RememberGone(address string, cause error) {
 	m := r.manager
-	m.background(func() { // during a drain it is not: it is learnt again after the next start
+	m.background(func() { // not during a drain: the next start will find it out again
 		p := adapters.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: m.instance}
 		if m.retryUntilDone(r, "write down that an address is gone", func(ctx context.Context) error {
 			_, err := m.Store.Pause(ctx, p)

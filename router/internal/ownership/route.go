@@ -18,14 +18,13 @@ type RouteConfig struct {
 	Source adapters.Source // nil: the route has no cursors that mean anything
 	Start  adapters.Start
 
-	// Unit is what the route moves with when it goes to another instance as a whole;
-	// empty: its lanes go one by one.
+	// Unit names the routes with which the route moves to another instance as a whole; empty: its lanes move one by one.
 	Unit string
 
 	Lock adapters.LeaderLock // has to be held to work the route; nil: none
 }
 
-// Route is a route whose lanes are taken and given up.
+// Route is a route whose lanes are acquired and given up.
 type Route struct {
 	*lane.Route
 	RouteConfig
@@ -56,26 +55,26 @@ func (m *Manager) of(rt *lane.Route) *Route {
 	return m.routes[i]
 }
 
-// trouble is why a route cannot run here. Until it can, others count us out, and
-// what we had of the route goes to those who can run it.
+// routeFailure says why a route cannot run here. Until it can, other instances do not count us, and our lanes of the route go to instances that
+// can run it.
 type routeFailure struct {
 	err     error
-	stopped bool // trying again does not mend it: an operator has to act
+	stopped bool // retries do not mend it: an operator has to act
 	retry   time.Time
 	tries   int
 }
 
-// stoppedError is an error that trying again does not mend.
+// stoppedError is an error that retries do not mend.
 type stoppedError struct{ error }
 
 func (e *stoppedError) Unwrap() error { return e.error }
 
-// sourceError is an error of the route's source, which others may not have.
+// sourceError is an error of the route's source, which other instances may not have.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
 
-// backingOff reports whether the route is in trouble and not to be tried now.
+// backingOff reports whether the route cannot run here and is not to be tried now.
 func (m *Manager) backingOff(rt *Route) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,8 +82,7 @@ func (m *Manager) backingOff(rt *Route) bool {
 	return t != nil && time.Now().Before(t.retry)
 }
 
-// fail notes that lanes of the route could not be taken. An error of
-// the state store concerns all routes alike and is only logged.
+// fail notes that lanes of the route could not be acquired. An error of the state store concerns all routes and is only logged.
 func (m *Manager) fail(rt *Route, err error) {
 	bad := errors.As(err, new(*stoppedError))
 	if !bad && !errors.As(err, new(*sourceError)) {
@@ -136,9 +134,8 @@ func (m *Manager) failing(rt *Route) bool {
 	return m.failures[rt] != nil
 }
 
-// retryRoute finds out whether a route in trouble can run again. We have no share
-// of it, so it is tried with one lane that is free; where all are worked by
-// others it is enough that the source answers.
+// retryRoute finds out whether a route that failed can run again. We have no share of it, so it is tried with one free lane; if other instances
+// work all lanes it is enough that the source answers.
 func (m *Manager) retryRoute(ctx context.Context, rt *Route) error {
 	if want, _ := m.missing(rt, adapters.Slots); len(want) > 0 {
 		states, err := m.Store.Acquire(ctx, m.instance, rt.Name, want, 1)
