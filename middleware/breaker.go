@@ -25,20 +25,15 @@ const (
 	DefaultProbes   = 1
 )
 
-// Breaker stops attempts after too many failures, and retries with a few after a
-// pause. All handlers that one Breaker is added to share its state: for a route,
-// all of its lanes and groups. It belongs innermost, so that it sees the
-// deliveries and nothing else.
+// Breaker stops attempts after too many failures, and retries with a few after a pause. All handlers that one Breaker is added to share its
+// state: for a route, all of its lanes and groups. It belongs innermost, so that it sees only the deliveries.
 //
-// Transient failures and [outbox.Unavailable] count against the address,
-// deliveries for it. Messages that are permanently rejected, skipped, released
-// or filtered, addresses that are gone, and panics do not count.
+// Transient failures and [outbox.Unavailable] count against the address, deliveries for it. Messages that are permanently rejected, skipped,
+// released or filtered, addresses that are gone, and panics do not count.
 //
-// While it is open, attempts fail with [outbox.Unavailable] at once. On a lane
-// these cost nothing, and the attempts of the failures that opened it are given
-// back. The lane probes the address with one message at a time, so a half-open
-// breaker refuses no message there: a message that it let in might be waiting
-// behind one that it refused. Elsewhere it lets Probes messages in.
+// While it is open, attempts fail with [outbox.Unavailable] at once. On a lane these cost nothing, and the attempts of the failures that opened it
+// are given back. The lane probes the address with one message at a time, so a half-open breaker refuses no message there: a message that
+// it let in might wait behind one that it refused. Elsewhere it lets Probes messages in.
 //
 // A Breaker must not be copied after its first use.
 type Breaker struct {
@@ -118,9 +113,8 @@ func (b *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// attempt lets a message through and counts what comes of it. The failure that
-// opens the breaker is the address's already. Those of a half-open one stay what
-// they are: a lane looks after messages that fail as often as they are a probe.
+// attempt lets a message through and counts its result. The failure that opens the breaker is the address's already. Failures of a half-open
+// breaker stay what they are: a lane ends messages that fail each time they are the probe.
 func (b *Breaker) attempt(
 	ctx context.Context, msg *message.Message, h message.HandlerFunc, done func(error),
 ) (produced []*message.Message, err error) {

@@ -23,13 +23,11 @@ const (
 
 // The patience of a [Dedupe].
 const (
-	// longestWait bounds how long a message of a lane waits for another of its
-	// id. After that it is released and comes again: what it waits for may wait
-	// for something that waits for it, such as a probe of their address.
+	// longestWait bounds how long a message of a lane waits for another of its id. After that it is released and comes again: the other may
+	// wait for something that waits for it, such as a probe of their address.
 	longestWait = time.Second
 
-	// storePause is how soon a message comes again when the store could not be
-	// asked about it.
+	// storePause is how soon a message comes again if the store did not answer.
 	storePause = time.Second
 
 	// recordPatience is how long a delivered message waits to be recorded.
@@ -40,33 +38,23 @@ const (
 // reasonDuplicate is why duplicates are skipped, as the metrics show it.
 const reasonDuplicate = "duplicate"
 
-// Dedupe delivers each event id once per window: a message whose id (its UUID)
-// was delivered before is skipped ([outbox.Skip], "duplicate"). It belongs
-// outside of everything that counts or delays attempts. Messages without an id
-// pass.
+// Dedupe delivers each event id once per window: a message whose id (its UUID) was delivered before is skipped ([outbox.Skip], "duplicate"). It
+// belongs outside of all layers that count or delay attempts. Messages without an id pass.
 //
-// An id is recorded after its message was delivered, never before: a message
-// that failed, was filtered by middleware further in, or whose fate is unknown
-// (a panic) comes again and is delivered. The record is written before the
-// message is settled, so a crash repeats only what was delivered and not yet
-// recorded.
+// An id is recorded after its message was delivered, never before: a message that failed, was filtered by middleware further in, or whose
+// outcome is unknown (a panic) comes again and is delivered. The record is written before the message is settled, so a crash repeats only
+// messages that were delivered and not yet recorded.
 //
-// While a message is on its way, others with its id wait. When it was
-// delivered they are skipped, when it failed the next of them goes. On a lane
-// the message that entered the lanes first goes first ([outbox.Attempt], Place).
-// One that entered later and is already on its way is called off, by its
-// context, and comes again: it may be waiting at the gate for the very message
-// that waits here for it. Waits thus always lead from later messages to earlier
-// ones, at the gate and here, and cannot form a circle. Two processes do not
-// wait for each other; messages of one group are always in one process.
+// While a message is in flight, others with its id wait. If it was delivered they are skipped, if it failed the next of them goes. On a lane the
+// message that entered the lanes first goes first ([outbox.Attempt], Place). One that entered later and is already in flight is cancelled, by its
+// context, and comes again: it may wait at the gate for the very message that waits here for it. So later messages always wait for
+// earlier ones, at the gate and here, and there is no deadlock. Two processes do not wait for each other; messages of one group are always in one
+// process.
 //
-// If the store fails, nothing is attempted: the message is released on a lane,
-// and elsewhere fails as [outbox.Unavailable], which an outer [Retry] retries.
-// If a delivered message cannot be recorded for 10 s, that is logged, and a
-// later duplicate of it will be delivered.
+// If the store fails, nothing is attempted: the message is released on a lane, and elsewhere fails as [outbox.Unavailable], which an outer [Retry]
+// retries. If a delivered message cannot be recorded for 10 s, that is logged, and a later duplicate of it will be delivered.
 //
-// Elsewhere than on a lane delivered means that the handler returned no error,
-// and a duplicate ends as handled (nil).
+// Elsewhere than on a lane delivered means that the handler returned no error, and a duplicate ends as handled (nil).
 //
 // A Dedupe must not be copied after its first use.
 type Dedupe struct {
@@ -133,9 +121,8 @@ func (d *Dedupe) start() {
 	d.store = DedupeMemory(d.Max, d.Logger)
 }
 
-// DedupeMemory returns a store that keeps at most so many ids in memory, as a
-// [Dedupe] without a store does. It can outlive the middleware. Nil logger:
-// slog.Default().
+// DedupeMemory returns a store that keeps up to a limit of ids in memory, as a [Dedupe] without a store does. It can outlive the middleware. Nil
+// logger: slog.Default().
 func DedupeMemory(limit int, logger *slog.Logger) adapters.DedupeStore {
 	if logger == nil {
 		logger = slog.Default()
@@ -146,7 +133,7 @@ func DedupeMemory(limit int, logger *slog.Logger) adapters.DedupeStore {
 	})
 }
 
-// pass waits for the message's turn, asks the store, and lets it through.
+// handle waits for the message's turn, asks the store, and calls the handler.
 func (d *Dedupe) handle(msg *message.Message, h message.HandlerFunc) (produced []*message.Message, err error) {
 	parent := msg.Context()
 	attempt, onLane := outbox.AttemptOf(parent)
@@ -201,8 +188,7 @@ func (d *Dedupe) eventOf(msg *message.Message, attempt outbox.Attempt) adapters.
 	return adapters.EventRef{Route: scope, ID: msg.UUID}
 }
 
-// skipDuplicate is what becomes of a duplicate: outside of a lane an error
-// would bring it back forever.
+// skipDuplicate returns the error of a duplicate: nil outside of a lane, where an error would bring it back forever.
 func skipDuplicate(onLane bool) error {
 	if onLane {
 		return outbox.Skip(reasonDuplicate)
@@ -210,7 +196,7 @@ func skipDuplicate(onLane bool) error {
 	return nil
 }
 
-// notAsked is the error of a message about which the store gave no answer.
+// notAsked returns the error of a message about which the store gave no answer.
 func notAsked(ctx context.Context, onLane bool, err error) error {
 	err = fmt.Errorf("dedupe: not attempted, because the store cannot tell whether it is a duplicate: %w", err)
 	switch {
@@ -230,8 +216,7 @@ func (d *Dedupe) seen(ctx context.Context, event adapters.EventRef) (bool, error
 	return err == nil && seen[0], err
 }
 
-// record writes down a delivery. The message's context does not end it: what
-// was delivered during a shutdown was delivered.
+// record records a delivery. The message's context does not end it: deliveries during a shutdown are recorded too.
 func (d *Dedupe) record(ctx context.Context, event adapters.EventRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()

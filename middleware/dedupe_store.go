@@ -10,8 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// memory is a [adapters.DedupeStore] in this process: the newest ids, at most so
-// many.
+// memory is an [adapters.DedupeStore] in this process: the newest ids, up to a limit.
 type memory struct {
 	limit int
 	full  func() // called once, when an id is forgotten too early
@@ -105,11 +104,9 @@ const (
 	expirePause = time.Minute
 )
 
-// Coalesce returns a store that gathers concurrent calls of Seen, and of Record,
-// into one call of the given store each: what comes during a call
-// goes together in the next. It also has expired events deleted, as new ones
-// are recorded. [Dedupe] does this to its store; several that share a store
-// may share the result, which is returned as it is.
+// Coalesce returns a store that gathers concurrent calls of Seen, and of Record, into one call of the given store each: what comes during a
+// call goes together in the next. It also has expired events deleted, as new ones are recorded. [Dedupe] does this to its store; several that
+// share a store may share the result, which Coalesce returns unchanged.
 func Coalesce(store adapters.DedupeStore) adapters.DedupeStore {
 	if _, ok := store.(*coalesced); ok {
 		return store
@@ -169,8 +166,7 @@ type request[K, V any] struct {
 	done   chan struct{}
 }
 
-// do returns the values of the items. If ctx ends first, they may be asked for
-// in vain.
+// do returns the values of the items, or an error if ctx ends first.
 func (b *batcher[K, V]) do(ctx context.Context, items []K) ([]V, error) {
 	r := &request[K, V]{items: items, done: make(chan struct{})}
 	b.mu.Lock()
@@ -188,7 +184,7 @@ func (b *batcher[K, V]) do(ctx context.Context, items []K) ([]V, error) {
 	}
 }
 
-// run makes calls until no request waits. Its context is of no request: a call answers many.
+// run makes calls until no request waits. Its context is no request's: a call answers many.
 func (b *batcher[K, V]) run() {
 	for {
 		requests, items := b.take()
@@ -211,7 +207,7 @@ func (b *batcher[K, V]) run() {
 	}
 }
 
-// take returns what waits, as far as it fits into one call.
+// take returns the waiting requests that fit into one call.
 func (b *batcher[K, V]) take() (requests []*request[K, V], items []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// turns are the messages that are in a [Dedupe]: of each event the one whose
-// turn it is, and those that wait for it.
+// turns has the messages that are in a [Dedupe]: of each event the one whose turn it is, and those that wait for it.
 type turns struct {
 	mu     sync.Mutex
 	events map[adapters.EventRef]*sameEvent
@@ -33,9 +32,8 @@ type caller struct {
 
 var errWaited = errors.New("it is not done yet")
 
-// enter returns when it is the message's turn, or with duplicate when another of its
-// event was delivered meanwhile. An error says why it waits no longer; only the
-// message whose turn it is calls leave.
+// enter returns when it is the message's turn, or with duplicate when another of its event was delivered meanwhile. After an error it does not
+// wait any more. Only the message whose turn it is calls end.
 func (t *turns) enter(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
 	t.mu.Lock()
 	same := t.events[event]
@@ -82,8 +80,7 @@ func (t *turns) wait(ctx context.Context, event adapters.EventRef, me *caller) (
 	return false, err
 }
 
-// leave ends the turn of a message. If it was delivered, those that wait are
-// duplicates; otherwise the one with the lowest place is next.
+// end ends the turn of a message. If it was delivered, those that wait are duplicates; otherwise the one with the lowest place is next.
 func (t *turns) end(event adapters.EventRef, delivered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

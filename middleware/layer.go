@@ -6,34 +6,26 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Layer is one layer of a route's middleware: all types of this package are, [Func]
-// makes one of any Watermill middleware.
+// Layer is one layer of a route's middleware. All middleware of this package are layers; [Func] converts any Watermill middleware.
 //
-// Unless a layer says otherwise it may do anything, so each message waits in its chain
-// for its own delivery. A layer that only looks at the result of a delivery has the
-// method AfterDelivery():
+// A layer may do anything by default, so each message waits in its chain for its own delivery. A layer that only uses the result of a delivery
+// has the method AfterDelivery():
 //
 //	func (Audit) AfterDelivery() {}
 //
-// If all layers of a route have it, messages are delivered first, in batches, and each
-// runs through the chain afterwards; the innermost handler returns the outcome of the
-// delivery at once. That takes about half of the processor time per message. Poison,
-// Retry, Timeout, Metrics and Tracing are such layers; Dedupe, Throttle and Breaker are
-// not. One layer without the marker makes the whole chain run around the delivery, the
-// layers with it included, so these must work both ways.
+// If all layers of a route have it, messages are delivered first, in batches, and each runs through the chain afterwards; the innermost handler
+// returns the outcome of the delivery at once. That takes about half of the processor time per message. Poison, Retry, Timeout, Metrics and
+// Tracing are such layers; Dedupe, Throttle and Breaker are not. One layer without the marker makes the whole chain run around the delivery, so
+// marked layers must work both ways.
 //
-// The work of a marked layer before it calls its handler happens after the delivery: a
-// message that it changes has been sent unchanged, and an error that it returns for a
-// delivered message is logged and has no effect. One that does not call its handler at
-// all is wrong: the outcome of the delivery counts, so a failed message is attempted
-// again, and the route logs it once.
+// What a marked layer does before it calls its handler happens after the delivery: a message that it changes has been sent unchanged, and an
+// error that it returns for a delivered message is logged and has no effect. A marked layer must call its handler: otherwise the outcome
+// of the delivery counts, so a failed message is attempted again, and the route logs it once.
 //
-// A marked layer that needs something done before, such as a header or the time, can
-// have a second method, BeforeDelivery(msg *message.Message). It is called for each
-// attempt, the outermost layer's first, just before the message is handed over, and
-// only if messages are delivered first. It may set metadata, payload, and a context
-// derived from the message's own. It holds up the lane, so it must not wait for
-// anything. A panic in it fails the attempt.
+// A marked layer that has to do something before, such as setting a header or taking the time, can have a second method,
+// BeforeDelivery(msg *message.Message). It is called for each attempt, the outermost layer's first, just before the message is handed over, and
+// only if messages are delivered first. It may set metadata, payload, and a context derived from the message's own. It blocks the lane, so it
+// must not wait. A panic in it fails the attempt.
 type Layer interface {
 	// Middleware returns the handler with the layer around it. It is called once for
 	// each lane.
@@ -46,8 +38,7 @@ type Func message.HandlerMiddleware
 // Middleware implements [Layer].
 func (f Func) Middleware(h message.HandlerFunc) message.HandlerFunc { return f(h) }
 
-// AfterDelivery is a Watermill middleware that only looks at the result of a
-// delivery, see [Layer].
+// AfterDelivery is a Watermill middleware that only uses the result of a delivery, see [Layer].
 type AfterDelivery message.HandlerMiddleware
 
 // Middleware implements [Layer].

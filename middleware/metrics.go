@@ -19,14 +19,11 @@ import (
 //     of the chain takes, waiting for a turn included; its buckets reach an hour;
 //   - outrider_attempts_total, a counter of the results.
 //
-// Both have the labels route (outside of lanes the name of the Watermill
-// handler) and kind: delivered, skipped, retry, unavailable, dead or released,
-// as [outbox.Outcome] names them. Groups, ids and addresses are never labels.
-// Its place decides what it measures: outermost, the verdicts of the route;
-// inside of retry, the results of deliveries.
+// Both have the labels route (outside of lanes the name of the Watermill handler) and kind: delivered, skipped, retry, unavailable, dead or
+// released, as [outbox.Outcome] names them. Groups, ids and addresses are never labels. As the outermost layer it measures the verdicts of the
+// route, inside of retry the results of deliveries.
 //
-// Any number of Metrics may share a Registerer. A Metrics must not be copied
-// after its first use.
+// Any number of Metrics may share a Registerer. A Metrics must not be copied after its first use.
 type Metrics struct {
 	// Registerer takes the metrics. Nil: prometheus.DefaultRegisterer.
 	Registerer prometheus.Registerer
@@ -76,7 +73,7 @@ type begunContext struct {
 	at time.Time
 }
 
-// begunKey asks for what a Metrics has noted.
+// begunKey is the key of a Metrics' begunContext.
 type begunKey struct{ by *Metrics }
 
 // Value answers the Metrics that made the context.
@@ -97,7 +94,7 @@ func (m *Metrics) begun(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// outcomeOf is the outcome of an attempt with what a lane knows of the delivery.
+// outcomeOf is the outcome of an attempt. On a lane it takes into account whether the message was delivered.
 func outcomeOf(ctx context.Context, err error) outbox.Outcome {
 	delivered, known := outbox.DeliveredOf(ctx)
 	switch {
@@ -123,9 +120,8 @@ func (m *Metrics) start() {
 	}, labels))
 }
 
-// register registers a collector, or returns the one that was registered under
-// its name before. One that cannot be registered, because another program part
-// uses the name differently, is used all the same, and not scraped.
+// register registers a collector, or returns the one that was registered under its name before. One that cannot be registered, because its name
+// is used differently, is used without being scraped.
 func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Register(c)); ok {
 		if known, ok := taken.ExistingCollector.(C); ok {

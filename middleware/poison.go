@@ -11,24 +11,17 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Poison handles dead messages: a message is dead if it failed permanently
-// ([outbox.Permanent]) or has used up its attempts ([outbox.Exhaust]). It
-// belongs outside [Retry]. A released or cancelled message is never dead, so a
-// shutdown poisons nothing.
+// Poison handles dead messages: a message is dead if it failed permanently ([outbox.Permanent]) or has used up its attempts ([outbox.Exhaust]). It
+// belongs outside [Retry]. A released or cancelled message is never dead, so a shutdown poisons nothing.
 //
-// On a lane the message is parked as dead and, unless Hold is set, its group
-// continues. Publisher is not used there: the lane gives exhausted attempts back
-// when it was the address that failed, and a message that was already
-// published as poison could not be taken back. A route has a poison destination
-// instead (`poison: {to: ...}`), which gets the message once the lane is certain.
+// On a lane the message is parked as dead and, unless Hold is set, its group continues. Publisher is not used there: the lane gives exhausted
+// attempts back when the address was at fault, and a published message could not be taken back. A route has a poison destination instead
+// (`poison: {to: ...}`), which gets the message once the lane is certain.
 //
-// Elsewhere a dead message is published to Topic first and acknowledged after.
-// Its metadata then says why, where from and when ([outbox.DeathOf] reads it),
-// also under the keys of Watermill's own PoisonQueue, so that tools which read
-// those keep working. A process that ends in between publishes it once more.
-// If publishing fails, both failures are returned and the message comes back.
-// Without a Publisher the error is returned as it is. A message that is to be
-// skipped ends as handled, as [Retry] does it.
+// Elsewhere a dead message is published to Topic first and acknowledged after. Its metadata then says why, where from and when ([outbox.DeathOf]
+// reads it), also under the keys of Watermill's own PoisonQueue, so that tools which read those keep working. A process that ends in between
+// publishes it once more. If publishing fails, both failures are returned and the message comes back. Without a Publisher the error is returned
+// as it is. A message that is to be skipped ends as handled, as with [Retry].
 type Poison struct {
 	// Hold makes the group of a dead message wait for an operator. False:
 	// the group continues. It has a meaning on a lane only.
@@ -75,7 +68,7 @@ func (p Poison) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// AfterDelivery is the marker of a [Layer]: poison looks at what is dead only.
+// AfterDelivery is the marker of a [Layer]: poison uses the result only.
 func (Poison) AfterDelivery() {}
 
 // hold adds to a dead message's verdict that its group waits, if it shall.

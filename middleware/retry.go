@@ -25,28 +25,21 @@ const (
 // NoJitter is the value of [Retry.Jitter] for delays without any randomness.
 const NoJitter = -1.0
 
-// Retry attempts a message again after a transient failure, with growing
-// delays. It never waits for less than the receiver asked for (Retry-After).
+// Retry attempts a message again after a transient failure, with growing delays. It never waits for less than the receiver asked for
+// (Retry-After).
 //
-// On a lane it runs the chain once and returns when the next attempt is due
-// ([outbox.RetryAt]), or, after the last one, that there is none
-// ([outbox.Exhaust]). It touches nothing else: what was skipped, released, is
-// dead or has a time already, and failures of an address, which cost no
-// attempt.
+// On a lane it runs the chain once and returns when the next attempt is due ([outbox.RetryAt]), or, after the last one, that there is none
+// ([outbox.Exhaust]). It leaves other results alone: skipped, released and dead messages, those that have a time already, and failures of an
+// address, which cost no attempt.
 //
-// Elsewhere it sleeps between the attempts. There it also repeats what failed
-// because an address was unavailable, as nothing else would. Permanent failures,
-// addresses that are gone and releases are returned at once. A message that is
-// to be skipped ends as handled (nil): an error would bring it back forever.
-// After the last attempt, or when the deadline of the message's context ends
-// the wait for the next one, the error is the same [outbox.Exhaust] as on a
-// lane; it wraps the last failure, so errors.Is and errors.As work as without
-// Retry. But if some of the attempts met an unavailable address, the last
-// failure is returned as it is: an outage makes no message dead. Every attempt
-// starts with the context that the message came with.
+// Elsewhere it sleeps between the attempts. There it also repeats messages that failed because an address was unavailable. Permanent failures,
+// addresses that are gone and releases are returned at once. A message that is to be skipped ends as handled (nil): an error would bring it
+// back forever. After the last attempt, or when the deadline of the message's context ends the wait for the next one, the error is the same
+// [outbox.Exhaust] as on a lane; it wraps the last failure, so errors.Is and errors.As work as without Retry. But if some of the attempts met an
+// unavailable address, the last failure is returned as it is: an outage makes no message dead. Every attempt starts with the context that the
+// message came with.
 //
-// A failure after that context was cancelled says nothing about the message:
-// it was called off, and is released ([outbox.KindReleased]).
+// A failure after that context was cancelled says nothing about the message: it is released ([outbox.KindReleased]).
 type Retry struct {
 	// Attempts is the number of attempts, counting the first. 0: 10.
 	Attempts int
@@ -115,11 +108,10 @@ func (r Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// AfterDelivery is the marker of a [Layer]: retry looks at failures only.
+// AfterDelivery is the marker of a [Layer]: retry uses the result only.
 func (Retry) AfterDelivery() {}
 
-// decide turns the failure of a lane's attempt into the time of the next one
-// or into the end, and leaves alone what others decide.
+// decide turns the failure of a lane's attempt into the time of the next one or into the end.
 func (r Retry) decide(ctx context.Context, number int, err error) error {
 	v := outbox.VerdictOf(err)
 	switch {
@@ -178,9 +170,8 @@ func (r Retry) exhaust(number int, err error) error {
 		Err: fmt.Errorf("attempt %d of %d: %w", number, r.Attempts, err)}}
 }
 
-// wait returns how long to wait after the attempt with the given number: until
-// the time that a layer further in decided, else the backoff or, if longer,
-// what the receiver asked for.
+// wait returns how long to wait after the attempt with the given number: until the time that a layer further in has decided, else the
+// backoff or, if longer, what the receiver asked for.
 func (r Retry) wait(number int, v outbox.Verdict) time.Duration {
 	if !v.At.IsZero() {
 		return time.Until(v.At)
@@ -188,14 +179,11 @@ func (r Retry) wait(number int, v outbox.Verdict) time.Duration {
 	return max(r.backoff(number), v.RetryAfter)
 }
 
-// Delay returns how long to wait after the attempt with the given number, from
-// 1: the backoff alone, with its jitter.
+// Delay returns how long to wait after the attempt with the given number, from 1: the backoff alone, with its jitter.
 func (r Retry) Delay(number int) time.Duration { return r.withDefaults().backoff(number) }
 
-// backoff is Delay with the defaults in place. It is not
-// cenkalti/backoff's, which Watermill uses: that one keeps the current
-// interval inside, while a lane knows no more than the attempt's number,
-// perhaps after a restart.
+// backoff is Delay with the defaults in place. It is not cenkalti/backoff's, which Watermill uses: that one keeps the current interval inside,
+// while a lane only knows the attempt's number, perhaps after a restart.
 func (r Retry) backoff(number int) time.Duration {
 	number = max(number, 1)
 	delay := float64(r.Base)
@@ -211,8 +199,7 @@ func (r Retry) backoff(number int) time.Duration {
 	return nanoseconds(delay)
 }
 
-// withDefaults returns the policy with defaults in place of zero and wrong
-// values.
+// withDefaults returns the policy with defaults in place of zero and wrong values.
 func (r Retry) withDefaults() Retry {
 	r.Attempts = positive(r.Attempts, DefaultAttempts)
 	r.Base = positive(r.Base, DefaultBase)
@@ -247,8 +234,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// nanoseconds converts to a duration; what would overflow, whose conversion Go
-// does not define, becomes the longest one.
+// nanoseconds converts to a duration, at most the longest one: Go does not define the conversion of larger values.
 func nanoseconds(ns float64) time.Duration {
 	if ns >= math.MaxInt64 {
 		return math.MaxInt64

@@ -16,21 +16,16 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Throttle lets messages pass at a limited rate. All handlers that one Throttle
-// is added to share the rate: for a route, all of its lanes.
+// Throttle lets messages pass at a limited rate. All handlers that one Throttle is added to share the rate: for a route, all of its lanes.
 //
-// On a route whose lanes are spread over several instances each of them lets
-// its share of the rate and of the burst pass ([adapters.ShareOf]), so that the
-// rate is the route's.
+// On a route whose lanes are spread over several instances each instance lets its share of the rate and of the burst pass ([adapters.ShareOf]), so
+// that the rate is the route's.
 //
-// A message waits for its turn only as long as its context allows. If the
-// context ends first, or its deadline would come before the turn, the message
-// is released ([outbox.KindReleased]): nothing was attempted. In the latter case
-// Throttle does not wait at all, and the error says how long the wait would
-// have been (RetryAfter).
+// A message waits for its turn only as long as its context allows. If the context ends first, or its deadline would come before the turn, the
+// message is released ([outbox.KindReleased]): nothing was attempted. In the latter case Throttle does not wait, and the error says how long the
+// wait would have been (RetryAfter).
 //
-// Turns come in no particular order: messages of one group may wait at the
-// same time, and it is the lane that keeps the order of their deliveries.
+// Turns come in no particular order: messages of one group may wait at the same time, and the lane keeps the order of their deliveries.
 //
 // A Throttle must not be copied after its first use.
 type Throttle struct {

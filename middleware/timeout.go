@@ -15,19 +15,14 @@ import (
 // DefaultLimit is the default of [Timeout].
 const DefaultLimit = 30 * time.Second
 
-// Timeout limits the time that one attempt may take: the message's context
-// carries a deadline, and what runs inside should end when the context does.
-// The handler is not cut off. When it returns, the context ends and the message
-// gets back the one that it came with.
+// Timeout limits the time that one attempt may take: the message's context has a deadline, and inner handlers should end when the context
+// does. The handler is not cut off. When it returns, the context ends and the message gets back the one that it came with.
 //
-// It is Watermill's own Timeout without a timer per message: one is armed only
-// when the context's Done channel is asked for, which a message that is
-// delivered at once never needs.
+// It is Watermill's own Timeout without a timer per message: a timer is armed only when the context's Done channel is used, which a message that
+// is delivered at once never needs.
 //
-// On a lane the context has the same deadline, for middleware further in. The
-// lane itself does not count the time that a message waits behind others: it
-// asks for the limit ([lanectx.LimitOf]) and applies it to the delivery. Of
-// several nested timeouts the shortest counts.
+// On a lane the context has the same deadline, for middleware further in. The lane itself does not count the time that a message waits behind
+// others: it takes the limit ([lanectx.LimitOf]) and applies it to the delivery. Of several nested timeouts the shortest counts.
 type Timeout struct {
 	// Limit is the time for one attempt. 0: 30 s.
 	Limit time.Duration

@@ -18,21 +18,15 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Tracing creates an OpenTelemetry span for each attempt. Its parent is the
-// application's: the trace context that the message carries in its metadata as
-// W3C headers (traceparent, tracestate, baggage; upper or lower case), unless the
-// message's context is in a span already.
+// Tracing creates an OpenTelemetry span for each attempt. Its parent is the application's: the trace context of the message's metadata, as W3C
+// headers (traceparent, tracestate, baggage; upper or lower case), unless the message's context is in a span already.
 //
-// The application's context is continued, never overwritten: receivers get the
-// headers as the application wrote them. Only a message without traceparent
+// Tracing never overwrites the application's context: receivers get the headers as the application wrote them. Only a message without traceparent
 // gets one, that of the attempt's span, for as long as the attempt lasts.
 //
-// The span is called "send ROUTE", outside of lanes "process TOPIC". It has
-// messaging.message.id and its siblings of the semantic conventions, and
-// outrider.route, outrider.lane, outrider.event_type, outrider.attempt and
-// outrider.verdict ([outbox.Outcome]); of a failure also error.type, which is the
-// error's [outbox.Kind], and the error's text as its status. A skipped or
-// released message is no failure.
+// The span is called "send ROUTE", outside of lanes "process TOPIC". It has messaging.message.id and its siblings of the semantic conventions, and
+// outrider.route, outrider.lane, outrider.event_type, outrider.attempt and outrider.verdict ([outbox.Outcome]); of a failure also error.type, which
+// is the error's [outbox.Kind], and the error's text as its status. A skipped or released message is no failure.
 type Tracing struct {
 	// Provider makes the spans. Nil: otel.GetTracerProvider().
 	Provider trace.TracerProvider
@@ -104,7 +98,7 @@ type traced struct {
 	taken    bool // a handler has it, and ends the span
 }
 
-// tracedKey asks for the attempt that a provider's span was begun for.
+// tracedKey is the key of the attempt whose span a provider has begun.
 type tracedKey struct{ by trace.TracerProvider }
 
 // Value answers the next handler that ends a span.

@@ -22,7 +22,7 @@ const (
 const maxDeathError = 1024
 
 // Death is the reason and time of a message's death. The copy for a poison
-// destination has it under the keys MetaPoison..., beside the usual keys for id,
+// destination has it under the keys MetaPoison..., in addition to the usual keys for id,
 // group, position and lane.
 type Death struct {
 	Reason   string    `json:"reason"`   // DeathExhausted or DeathPermanent

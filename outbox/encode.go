@@ -35,7 +35,7 @@ func quoteTable(name string, dialect Dialect) (string, error) {
 	return strings.Join(parts, "."), nil
 }
 
-// insertColumns are what publishing writes.
+// insertColumns are the columns that publishing writes.
 const insertColumns = "id, type, message_group, aggregate_type, aggregate_id, tenant_id, tags, headers, payload, payload_bytes, occurred_at"
 
 // rowTime is when a row of a statement for PostgreSQL is created: each a microsecond after the one before, because the clock may stand still from
@@ -62,7 +62,7 @@ func postgresInsert(table string) string {
 }
 
 // postgresArgs returns the arrays in the order of the statement's columns, as
-// array literals: text is what every driver and every mode of pgx can send.
+// array literals: every driver and every mode of pgx can send text.
 func postgresArgs(envelopes []Envelope) []any {
 	cols := make([]arrayLiteral, 11)
 	for _, e := range envelopes {

@@ -2,7 +2,7 @@ package outbox
 
 import "encoding/hex"
 
-// postgresInsertOne is the statement for a single message, which is what most
+// postgresInsertOne is the statement for a single message, as most
 // transactions publish: the arrays of [postgresInsert] cost a fifth of the
 // throughput of a transaction that does nothing else. Parameters are text, like
 // those, so that every driver sends them alike.

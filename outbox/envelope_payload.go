@@ -57,7 +57,7 @@ var (
 	errSurrogateEscape = errors.New(`contains the escape of an unpaired surrogate, which PostgreSQL cannot turn into text; remove it or publish with Bytes`)
 )
 
-// checkEscapes looks for \u escapes that stand for no character. The text must
+// checkEscapes finds \u escapes that encode no character. The text must
 // be valid JSON: a backslash is then always inside a string and never its end.
 func checkEscapes(raw []byte) error {
 	for {

@@ -66,7 +66,7 @@ var processTSIDs = func() *TSIDs {
 }()
 
 // NewFlowCatalyst returns a client, or an error that names the setting at
-// fault. It does not look at the database.
+// fault. It does not connect to the database.
 func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 	c := &FlowCatalyst{dialect: cmp.Or(cfg.Dialect, PostgreSQL), tables: map[FlowCatalystKind]string{}, inserts: map[FlowCatalystKind]string{}, ids: cmp.Or(cfg.IDs, processTSIDs)}
 	if c.dialect != PostgreSQL && c.dialect != MySQL {

@@ -21,7 +21,7 @@ type HotPath interface {
 // HotInsert is an INSERT whose rows may be delivered right after the commit. It is used by one
 // goroutine.
 type HotInsert interface {
-	// Statement is what to run in place of the INSERT, with its arguments. All columns that it returns are text.
+	// Statement runs in place of the INSERT, with its arguments. All columns that it returns are text.
 	Statement() string
 
 	// Inserted takes a row that it returned.
@@ -41,7 +41,7 @@ type HotVersions interface {
 	Versions() (xid string, places []string)
 }
 
-// hotInsert is what was published by the hot path.
+// hotInsert has the rows that were published by the hot path.
 type hotInsert struct {
 	HotInsert
 	table string // quoted

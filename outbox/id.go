@@ -27,8 +27,7 @@ func newIDSource(now func() time.Time) *idSource {
 	return &idSource{now: now, entropy: ulid.Monotonic(rand.Reader, 0)}
 }
 
-// next returns the next id. While the clock stands behind the last id, time
-// stands still for ids.
+// next returns the next id. While the clock is behind the last id, ids keep the time of that.
 func (s *idSource) next() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

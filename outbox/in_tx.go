@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrOutcomeUnknown is what [InTx] returns, by errors.Is, when COMMIT failed in a way that does not say whether the
+// ErrOutcomeUnknown is the error of [InTx], by errors.Is, when COMMIT failed in a way that does not say whether the
 // transaction was committed, for example because the connection broke while the answer was awaited. Look for the data
 // before you repeat the work.
 var ErrOutcomeUnknown = errors.New("it is not known whether the transaction was committed")
@@ -104,7 +104,7 @@ func register(ctx context.Context, add func(*running)) error {
 // scopeKey is the key of the innermost *scope in the context of fn.
 type scopeKey struct{}
 
-// scope is the part of a call in which a transaction is what [AfterCommit] and a nil tx mean.
+// scope is the part of a call in which [AfterCommit] and a nil tx refer to a transaction.
 type scope struct {
 	*running
 	outer *scope

@@ -45,7 +45,7 @@ func knownLayout(cfg *ClientConfig) error {
 	return nil
 }
 
-// columnText is what goes into a column that has room for so many characters.
+// columnText returns a text for a column that has room for a number of characters.
 type columnText struct {
 	field, text string
 	most        int

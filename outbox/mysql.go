@@ -80,7 +80,7 @@ func orNull(text string) any {
 	return text
 }
 
-// frameworkMySQLInsert is [frameworkInsert] for MySQL. Its DATETIME has no time zone, and is in UTC, as the relay reads it. The clock stands still within a
+// frameworkMySQLInsert is [frameworkInsert] for MySQL. Its DATETIME has no time zone, and is in UTC, as the relay reads it. The clock does not move within a
 // statement, which takes longer than a microsecond for each row.
 func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, args []any) {
 	for i, e := range envelopes {
@@ -91,7 +91,7 @@ func frameworkMySQLInsert(table string, envelopes []Envelope) (query string, arg
 		valuesOf("(?, ?, ?, ?, ?, ?, ?, 0, 0, utc_timestamp(6) + INTERVAL ? MICROSECOND, utc_timestamp(6) + INTERVAL ? MICROSECOND)", len(envelopes)), args
 }
 
-// publishMySQL is [FlowCatalyst.Publish] for MySQL. The clock stands still within a statement, where ids decide: rows whose ids do not ascend are
+// publishMySQL is [FlowCatalyst.Publish] for MySQL. The clock does not move within a statement, where ids decide: rows whose ids do not ascend are
 // written by several.
 func (f *FlowCatalyst) publishMySQL(ctx context.Context, exec execFunc, items []FlowCatalystItem) (ids []string, err error) {
 	ids = make([]string, len(items))

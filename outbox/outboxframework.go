@@ -17,7 +17,7 @@ func frameworkInsert(table string) string {
 		"WITH ORDINALITY AS m (id, type, aggregate_type, aggregate_id, tenant_id, payload, headers, ordinal) ORDER BY ordinal) AS m"
 }
 
-// frameworkSQLiteInsert is the same for SQLite. Its one parameter is that of [sqliteInsert]. SQLite's clock has milliseconds, and stands still
+// frameworkSQLiteInsert is the same for SQLite. Its one parameter is that of [sqliteInsert]. SQLite's clock has milliseconds, and does not move
 // within a statement: further digits, which have room for all rows of a table, say where the row comes among those of the millisecond.
 func frameworkSQLiteInsert(table string) string {
 	now := "strftime('%Y-%m-%dT%H:%M:%f', 'now') || printf('%010dZ', key + 1 + (SELECT coalesce(max(_rowid_), 0) FROM " + table + "))"

@@ -71,7 +71,7 @@ type Client struct {
 }
 
 // NewClient returns a client, or an error that names the setting at fault.
-// It does not look at the database.
+// It does not connect to the database.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	cfg.Dialect = cmp.Or(cfg.Dialect, PostgreSQL)
 	if err := knownLayout(&cfg); err != nil {

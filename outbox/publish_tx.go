@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNoTransaction is what Publish and Lock return when they are not given a
+// ErrNoTransaction is the error of Publish and Lock when they are not given a
 // running transaction.
 var ErrNoTransaction = errors.New("publish inside your transaction: pass the pgx.Tx or *sql.Tx that changes your data, before it ends, or nil inside of outbox.InTx, " +
 	"so that message and data are committed or rolled back together; outside of it a crash between the two loses the message or announces what never happened")
 
-// pgxTx and sqlTx are what is needed of a transaction. Commit and Rollback are
+// pgxTx and sqlTx have the methods that are needed of a transaction. Commit and Rollback are
 // never called: they tell a transaction from a pool or connection.
 type (
 	pgxTx interface {

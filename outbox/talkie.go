@@ -54,7 +54,7 @@ type TalkieMessage struct {
 	IdempotencyKey string
 }
 
-// NewTalkie returns a client, or an error that names the setting at fault. It does not look at the database.
+// NewTalkie returns a client, or an error that names the setting at fault. It does not connect to the database.
 func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 	dialect := cmp.Or(cfg.Dialect, PostgreSQL)
 	if dialect != PostgreSQL && dialect != MySQL {

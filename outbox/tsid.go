@@ -62,7 +62,7 @@ func random(bits int) uint64 {
 }
 
 // Next returns the next TSID. In a new millisecond the counter begins at a
-// random place of its lower half. While the clock stands behind the last id, time
+// random place of its lower half. While the clock is behind the last id, time
 // continues with the counter alone; a counter that is used up takes the next
 // millisecond.
 func (t *TSIDs) Next() (string, error) {

@@ -31,7 +31,7 @@ func yantraArgs(envelopes []Envelope) []any {
 	return texts(cols)
 }
 
-// uuidOf is an id as the type uuid takes it: a ULID, which is what an envelope has that was given no id, as its 16 bytes; another one as it is.
+// uuidOf returns an id as the type uuid takes it: a ULID, which an envelope has by default, as its 16 bytes; any other id unchanged.
 func uuidOf(id string) string {
 	if u, err := ulid.ParseStrict(id); err == nil {
 		return hex.EncodeToString(u[:])

@@ -21,7 +21,7 @@ type Address struct {
 	value func(placeholder, s string) (string, error)
 }
 
-// Fields is what an [Address] can name. A field that a message lacks is empty.
+// Fields are the placeholders of an [Address]. A field that a message lacks is empty.
 type Fields struct {
 	ID            string // the event id
 	Type          string
@@ -34,7 +34,7 @@ type Fields struct {
 	Headers       map[string]string // all metadata: {{index .Headers "x-region"}}
 }
 
-// emptyError is what is wrong with a message that has no value for a placeholder.
+// emptyError is the error of a message that has no value for a placeholder.
 type emptyError struct{ placeholder string }
 
 func (e *emptyError) Error() string { return "the message has nothing to put into " + e.placeholder }

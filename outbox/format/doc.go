@@ -2,8 +2,8 @@
 // are shared by all destinations, so that changing the destination of a route
 // does not change what its consumers see more than the transport requires.
 //
-//   - raw: the payload alone; id, type and the metadata beside it.
-//   - cloudevents: CloudEvents 1.0. Binary (attributes as headers beside the
+//   - raw: the payload alone; id, type and the metadata in headers.
+//   - cloudevents: CloudEvents 1.0. Binary (attributes as headers of the
 //     payload) where the transport has headers, structured JSON otherwise.
 //   - watermill: what Watermill's own adapters write: the UUID in a header that
 //     the adapter names, and every metadata entry as a header.

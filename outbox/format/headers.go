@@ -15,7 +15,7 @@ type Header struct {
 	Value string
 }
 
-// Headers appends what travels beside the payload of msg to dst. The order of
+// Headers appends the headers of msg to dst. The order of
 // the headers after the first few is not fixed. A Headers may be called
 // concurrently.
 type Headers func(dst []Header, msg *message.Message) ([]Header, error)
@@ -79,7 +79,7 @@ func IsAttribute(name string) bool {
 // CloudEventHeaders is the binary mode of CloudEvents: every attribute is a
 // header whose name begins with prefix ("ce_" on Kafka, "ce-" on HTTP), apart
 // from datacontenttype, which is the header "content-type". Headers of the
-// application travel beside them unchanged, except that they cannot replace an
+// application are sent with them unchanged, except that they cannot replace an
 // attribute. Values are not percent-encoded; a transport that wants that
 // (HTTP) does it.
 func CloudEventHeaders(source, prefix string) Headers {

@@ -45,7 +45,7 @@ type FlowCatalyst struct {
 	lastID string
 }
 
-// NewFlowCatalyst returns a client, or an error that names the setting at fault. It does not look at the database.
+// NewFlowCatalyst returns a client, or an error that names the setting at fault. It does not connect to the database.
 func NewFlowCatalyst(cfg Config) (*FlowCatalyst, error) {
 	if cfg.Database == nil {
 		return nil, errors.New("outbox: FlowCatalyst client: Database is nil")

@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// envelope makes of a Watermill message what the outbox client publishes.
+// envelope converts a Watermill message to what the outbox client publishes.
 func envelope(topic string, msg *message.Message) (outbox.Envelope, error) {
 	if msg == nil {
 		return outbox.Envelope{}, errors.New("the message is nil")

@@ -20,7 +20,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// ErrPublishOnly is what a watermill-sql Subscriber gets from a [Schema].
+// ErrPublishOnly is the error of a [Schema] for a watermill-sql Subscriber.
 var ErrPublishOnly = errors.New("wmsql: the outbox table cannot be read by a watermill-sql Subscriber; " +
 	"read it with Outrider (a route whose source is the table)")
 

@@ -40,7 +40,7 @@ func (c *Claimer) evictBlocked(now time.Time, spent bool) {
 		return
 	}
 	pause := lane.EvictionFor(0)
-	if slices.ContainsFunc(c.routes, func(rt *lane.Route) bool { return rt.Health.Down() }) {
+	if slices.ContainsFunc(c.routes, func(rt *lane.Route) bool { return len(rt.Health.Status(error.Error)) > 0 }) {
 		pause = lane.EvictionFor(c.eviction.rounds)
 		c.eviction.rounds++
 	}

@@ -182,18 +182,6 @@ func (h *Addresses[M, C]) Held(f func(address string, m M)) {
 	}
 }
 
-// Down reports whether an address is down.
-func (h *Addresses[M, C]) Down() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, a := range h.addresses {
-		if a.down {
-			return true
-		}
-	}
-	return false
-}
-
 // Status lists the addresses that are down.
 func (h *Addresses[M, C]) Status(text func(error) string) []adapters.AddressStatus {
 	h.mu.Lock()

@@ -11,37 +11,25 @@ import (
 // round is one try to acquire lanes. The answers of a source in it hold for all routes: hundreds may have the same cursor.
 type round struct {
 	before map[*Route]error // of the routes for which [Config] Before was called
-	known  map[any]any      // answers, by what was asked
+	known  map[question]any // answers
 }
 
-// The questions to a source.
-type (
-	tableOf struct{ adapters.Source }
-	startOf struct {
-		adapters.Source
-		adapters.Start
-	}
-	cursorOf struct {
-		adapters.Source
-		adapters.Cursor
-	}
-	positionOf struct {
-		adapters.Source
-		position int64
-		anchor   adapters.Anchor
-	}
-)
+func newRound() *round { return &round{before: map[*Route]error{}, known: map[question]any{}} }
 
-func newRound() *round { return &round{before: map[*Route]error{}, known: map[any]any{}} }
+// question is a source and what it is asked about: a start, a cursor, an anchor at a position, or nil: its table.
+type question struct {
+	adapters.Source
+	about any
+}
 
 // answer returns the answer of this round, or asks. Errors are not kept.
-func answer[V any](now *round, question any, ask func() (V, error)) (V, error) {
-	if v, ok := now.known[question].(V); ok {
+func answer[V any](now *round, q question, ask func() (V, error)) (V, error) {
+	if v, ok := now.known[q].(V); ok {
 		return v, nil
 	}
 	v, err := ask()
 	if err == nil {
-		now.known[question] = v
+		now.known[q] = v
 	}
 	return v, err
 }
@@ -64,12 +52,12 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 		st := &states[i]
 		st.Placed = !st.New && st.Table.Lanes != r.table.Lanes // from what its lane is computed is not written down
 		if st.New {
-			first, err := answer(now, startOf{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
+			first, err := answer(now, question{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
 			if err != nil {
 				return &sourceError{err}
 			}
 			st.Cursor = first
-		} else if _, err := answer(now, cursorOf{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.IsInvalidCursor(err) {
+		} else if _, err := answer(now, question{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.IsInvalidCursor(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		} else if err != nil { // the source could not be asked
 			return &sourceError{err}
@@ -105,7 +93,7 @@ func (r *Route) anchor(ctx context.Context, now *round, st *adapters.LaneState) 
 	if r.Source == nil || !was.IsZero() && (was.Born == 0 || was.Newest != 0) || st.Cursor.Position <= 0 {
 		return nil
 	}
-	found, err := answer(now, positionOf{r.Source, st.Cursor.Position, was}, func() (adapters.Anchor, error) {
+	found, err := answer(now, question{r.Source, [2]any{st.Cursor.Position, was}}, func() (adapters.Anchor, error) {
 		c, err := r.Source.Anchored(ctx, st.Cursor)
 		return c.Anchor, err
 	})
@@ -122,7 +110,7 @@ func (r *Route) locate(ctx context.Context, now *round) error {
 		r.table = adapters.Table{Name: adapters.NoTable}
 		return nil
 	}
-	table, err := answer(now, tableOf{r.Source}, func() (adapters.Table, error) { return r.Source.Table(ctx) })
+	table, err := answer(now, question{r.Source, nil}, func() (adapters.Table, error) { return r.Source.Table(ctx) })
 	if err == nil {
 		r.table = table
 	}
