@@ -31,20 +31,17 @@ type GateConfig struct {
 	// Limiter is shared by the lanes of the route; unused for UnitWave.
 	Limiter *Limiter
 
-	// Allow is called before t, the next message for an address, is sent. It is
-	// called with the gate locked: it must not call the gate.
+	// Allow is called before t, the next message for an address, is sent. It is called with the gate locked: it must not call the gate.
 	Allow func(address string, t *Ticket) Allowance
 
-	// Permit reports whether anything may be sent at all (the lane is still
-	// ours). Called like Allow.
+	// Permit reports whether anything may be sent at all (the lane is still ours). Called like Allow.
 	Permit func() bool
 
 	// Judge is called with the result of a batch that was sent at began (nil: all of it arrived), and returns what each message gets.
 	// nil: the same. Called like Allow.
 	Judge func(address string, tickets []*Ticket, began time.Time, errs []error) []error
 
-	// SendTimeout bounds a batch none of whose messages carries a limit of its
-	// own ([lanectx.LimitOf]).
+	// SendTimeout bounds a batch none of whose messages carries a limit of its own ([lanectx.LimitOf]).
 	SendTimeout time.Duration
 
 	// Ended takes the outcomes of messages that were offered ([Gate.Offer]). It is called without locks. For messages that were
@@ -52,8 +49,7 @@ type GateConfig struct {
 	Ended func([]Ended)
 }
 
-// Gate makes ordered batches of the messages of one lane. See the package
-// comment for how a message passes through it.
+// Gate makes ordered batches of the messages of one lane. See the package comment for how a message passes through it.
 type Gate struct {
 	cfg      GateConfig
 	ordering adapters.Ordering

@@ -26,8 +26,7 @@ type Limiter struct {
 	taken map[string]int // by address
 }
 
-// Permits bound the outstanding batches of several limiters together: to as many as the one
-// with the most has.
+// Permits bound the outstanding batches of several limiters together: to as many as the one with the most has.
 type Permits struct {
 	mu   sync.Mutex
 	free int

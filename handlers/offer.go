@@ -10,8 +10,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Offered is a message that waits for its turn without a chain that waits for
-// its outcome.
+// Offered is a message that waits for its turn without a chain that waits for its outcome.
 type Offered struct {
 	Ticket  *Ticket
 	Message *message.Message
@@ -27,8 +26,7 @@ type Ended struct {
 	Err     error
 }
 
-// Offer has messages wait for their turn, as [Gate.Handle] does, and returns at
-// once. Their outcomes are reported to [GateConfig].Ended.
+// Offer has messages wait for their turn, as [Gate.Handle] does, and returns at once. Their outcomes are reported to [GateConfig].Ended.
 func (g *Gate) Offer(batch []Offered) {
 	for i := range batch {
 		o := &batch[i]

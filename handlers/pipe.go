@@ -14,8 +14,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// pipe has the groups whose front waits for one address. Under UnitWave it has one worker, under UnitGroup as many as the
-// limiter permits.
+// pipe has the groups whose front waits for one address. Under UnitWave it has one worker, under UnitGroup as many as the limiter permits.
 type pipe struct {
 	gate     *Gate
 	address  string

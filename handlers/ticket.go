@@ -47,21 +47,17 @@ func (g *Gate) SentAt(t *Ticket) time.Time {
 	return g.epoch.Add(time.Duration(t.since))
 }
 
-// Delivered reports whether the destination took the message. It may be called
-// at any time.
+// Delivered reports whether the destination took the message. It may be called at any time.
 func (t *Ticket) Delivered() bool { return t.delivered.Load() }
 
-// Failed reports whether it was the destination that failed the message, and
-// which address that was. It reports this once: the next attempt may fail before it
-// comes to the destination. Call it, and AmongDelivered, only after the
-// message's chain or Withdraw has returned.
+// Failed reports whether it was the destination that failed the message, and which address that was. It reports this once: the next attempt
+// may fail before it comes to the destination. Call it, and AmongDelivered, only after the message's chain or Withdraw has returned.
 func (t *Ticket) Failed() (address string, failed bool) {
 	failed, t.failed = t.failed, false
 	return t.address, failed
 }
 
-// AmongDelivered reports whether others of the batch in which the destination
-// failed the message were delivered: then the address works.
+// AmongDelivered reports whether others of the batch in which the destination failed the message were delivered: then the address works.
 func (t *Ticket) AmongDelivered() bool { return t.among }
 
 // group is the queue of the messages of one group that are not settled, in the order in which they entered. The rule of order: a
@@ -121,8 +117,7 @@ func (g *group) len() int {
 	return n
 }
 
-// run appends to batch the leading tickets that wait for the same address, as
-// long as room admits them.
+// run appends to batch the leading tickets that wait for the same address, as long as room admits them.
 func (g *group) run(batch []*Ticket, room func(*Ticket) bool) []*Ticket {
 	first := g.front()
 	if first == nil {

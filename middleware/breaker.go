@@ -37,8 +37,7 @@ const (
 //
 // A Breaker must not be copied after its first use.
 type Breaker struct {
-	// Failures is the number of consecutive failures that open it. 0: 5, or
-	// with a Ratio no such limit.
+	// Failures is the number of consecutive failures that open it. 0: 5, or with a Ratio no such limit.
 	Failures int
 
 	// Ratio is the share of failures, from above 0 to 1, that opens it, once
@@ -60,9 +59,8 @@ type Breaker struct {
 	// Logger logs its changes. Nil: slog.Default().
 	Logger *slog.Logger
 
-	// Registerer takes the metrics outrider_breaker_state (0: closed, 1: half
-	// open, 2: open) and outrider_breaker_opened_total, with the label route, which
-	// is Name. Nil: none.
+	// Registerer takes the metrics outrider_breaker_state (0: closed, 1: half open, 2: open) and outrider_breaker_opened_total, with the
+	// label route, which is Name. Nil: none.
 	Registerer prometheus.Registerer
 
 	once    sync.Once

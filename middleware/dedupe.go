@@ -61,16 +61,14 @@ type Dedupe struct {
 	// Window is how long a delivered id is remembered. 0: 24 h.
 	Window time.Duration
 
-	// Store remembers them. Concurrent calls are gathered, see [Coalesce].
-	// Nil: this process's memory, which forgets with its end.
+	// Store remembers them. Concurrent calls are gathered, see [Coalesce]. Nil: this process's memory, which forgets with its end.
 	Store adapters.DedupeStore
 
 	// Max is the most ids that memory holds, about 200 bytes each; the oldest
 	// are forgotten first, which is logged once. 0: 100,000. Unused with a Store.
 	Max int
 
-	// Scope is that within which an id means one event. Empty: the route, or
-	// outside of lanes the name of the Watermill handler.
+	// Scope is that within which an id means one event. Empty: the route, or outside of lanes the name of the Watermill handler.
 	Scope string
 
 	// Logger logs when the store fails and recovers. Nil: slog.Default().

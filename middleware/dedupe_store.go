@@ -98,8 +98,7 @@ const (
 	// storeTimeout bounds one call of a store.
 	storeTimeout = 10 * time.Second
 
-	// Of expired events twice as many are deleted as new ones are recorded, in
-	// steps of at least so many, or once a minute.
+	// Of expired events twice as many are deleted as new ones are recorded, in steps of at least so many, or once a minute.
 	expireStep  = 500
 	expirePause = time.Minute
 )
@@ -142,8 +141,7 @@ func (c *coalesced) record(ctx context.Context, events []adapters.SeenEvent) ([]
 	}
 	c.expirable += 2 * len(events)
 	if c.expirable >= expireStep || time.Since(c.expired) >= expirePause {
-		// Keys that are not deleted now are deleted later; a store that fails will
-		// say so when something is asked of it.
+		// Keys that are not deleted now are deleted later; a store that fails will say so when something is asked of it.
 		_, _ = c.Expire(ctx, max(c.expirable, expireStep))
 		c.expirable, c.expired = 0, time.Now()
 	}

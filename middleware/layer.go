@@ -27,8 +27,7 @@ import (
 // only if messages are delivered first. It may set metadata, payload, and a context derived from the message's own. It blocks the lane, so it
 // must not wait. A panic in it fails the attempt.
 type Layer interface {
-	// Middleware returns the handler with the layer around it. It is called once for
-	// each lane.
+	// Middleware returns the handler with the layer around it. It is called once for each lane.
 	Middleware(h message.HandlerFunc) message.HandlerFunc
 }
 
@@ -58,8 +57,7 @@ type Chain struct {
 	// Before is called for each attempt before its delivery; empty unless DeliverFirst.
 	Before []func(*message.Message)
 
-	// Limit bounds the delivery in the place of [Timeout], which DeliverFirst leaves
-	// out of the stack. 0: there is none.
+	// Limit bounds the delivery in the place of [Timeout], which DeliverFirst leaves out of the stack. 0: there is none.
 	Limit time.Duration
 }
 

@@ -23,8 +23,7 @@ import (
 // publishes it once more. If publishing fails, both failures are returned and the message comes back. Without a Publisher the error is returned
 // as it is. A message that is to be skipped ends as handled, as with [Retry].
 type Poison struct {
-	// Hold makes the group of a dead message wait for an operator. False:
-	// the group continues. It has a meaning on a lane only.
+	// Hold makes the group of a dead message wait for an operator. False: the group continues. It has a meaning on a lane only.
 	Hold bool
 
 	// Publisher takes dead messages outside of a lane. Nil: none does.
@@ -85,8 +84,7 @@ func (p Poison) hold(err error) error {
 	return &outbox.Decision{Verdict: v}
 }
 
-// publish stores a copy of the message with the reason. The original stays as
-// it was, in case it comes back.
+// publish stores a copy of the message with the reason. The original stays as it was, in case it comes back.
 func (p Poison) publish(ctx context.Context, msg *message.Message, cause error) error {
 	if err := p.Validate(); err != nil {
 		return errors.Join(err, cause)

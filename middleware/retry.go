@@ -47,21 +47,17 @@ type Retry struct {
 	// Base is the delay after the first attempt, before jitter. 0: 200 ms.
 	Base time.Duration
 
-	// Max caps the delay before jitter, so that messages whose delays have
-	// reached it stay spread out: with the default jitter the longest delay
-	// is 1.5 times Max. 0: 60 s.
+	// Max caps the delay before jitter, so that messages whose delays have reached it stay spread out: with the default jitter the longest
+	// delay is 1.5 times Max. 0: 60 s.
 	Max time.Duration
 
-	// Factor is what the delay is multiplied by from one attempt to the
-	// next, 1 or more. 0: 2.
+	// Factor is what the delay is multiplied by from one attempt to the next, 1 or more. 0: 2.
 	Factor float64
 
-	// Linear makes the delay Base times the number of attempts so far, in place
-	// of Factor.
+	// Linear makes the delay Base times the number of attempts so far, in place of Factor.
 	Linear bool
 
-	// Jitter spreads delays: each is multiplied by a random number between
-	// 1-Jitter and 1+Jitter. At most 1. 0: 0.5; [NoJitter]: none.
+	// Jitter spreads delays: each is multiplied by a random number between 1-Jitter and 1+Jitter. At most 1. 0: 0.5; [NoJitter]: none.
 	Jitter float64
 }
 

@@ -29,8 +29,7 @@ import (
 //
 // A Throttle must not be copied after its first use.
 type Throttle struct {
-	// Rate is how many messages may pass per second. It has no default; a
-	// Throttle without a rate limits nothing, and Validate refuses it.
+	// Rate is how many messages may pass per second. It has no default; a Throttle without a rate limits nothing, and Validate refuses it.
 	Rate float64
 
 	// Burst is how many messages may pass at once after a quiet time. 0: 1.
@@ -74,8 +73,7 @@ func (t *Throttle) start() {
 	t.share.Store(math.Float64bits(1))
 }
 
-// adapt sets the limiter to our share of the route. Messages that wait already
-// keep their turns.
+// adapt sets the limiter to our share of the route. Messages that wait already keep their turns.
 func (t *Throttle) adapt(ctx context.Context) {
 	share, _ := adapters.ShareOf(ctx)
 	bits := math.Float64bits(share)

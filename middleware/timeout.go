@@ -52,8 +52,7 @@ func (t Timeout) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// AfterDelivery is the marker of a [Layer]: where messages are delivered first, the
-// lane limits the delivery itself.
+// AfterDelivery is the marker of a [Layer]: where messages are delivered first, the lane limits the delivery itself.
 func (Timeout) AfterDelivery() {}
 
 // DeliveryLimit returns the limit, which the lane applies where it delivers first.
@@ -64,15 +63,12 @@ func (t Timeout) DeliveryLimit() time.Duration {
 	return t.Limit
 }
 
-// lazyContext is a context with a deadline that costs one allocation until
-// more is needed. Deadline, Err and Value are answered from its fields
-// while it lasts; the first call of Done, or of Err after it ended, arms it:
-// it creates an ordinary context.WithDeadline and from then on only passes
-// calls on.
+// lazyContext is a context with a deadline that costs one allocation until more is needed. Deadline, Err and Value are answered from its
+// fields while it lasts; the first call of Done, or of Err after it ended, arms it: it creates an ordinary context.WithDeadline and from
+// then on only passes calls on.
 //
-// Because Value is passed on too, package context finds its own cancelCtx
-// behind the Done channel: contexts derived from this one attach to that
-// directly, without the goroutine that a foreign context costs.
+// Because Value is passed on too, package context finds its own cancelCtx behind the Done channel: contexts derived from this one attach to
+// that directly, without the goroutine that a foreign context costs.
 type lazyContext struct {
 	parent   context.Context
 	deadline time.Time
@@ -108,8 +104,7 @@ func (c *lazyContext) Err() error {
 	return c.arm().Err()
 }
 
-// Value answers lanectx.Limit with the shortest limit, its own or an outer
-// timeout's, and everything else from the parent.
+// Value answers lanectx.Limit with the shortest limit, its own or an outer timeout's, and everything else from the parent.
 func (c *lazyContext) Value(key any) any {
 	if key == lanectx.Limit {
 		own, _ := c.limit.(time.Duration)
@@ -159,6 +154,5 @@ func (c *lazyContext) end() {
 	}
 }
 
-// Quiet reports to a lane with a quiet parent that only the limit is added, which
-// does not run while a message waits for its turn.
+// Quiet reports to a lane with a quiet parent that only the limit is added, which does not run while a message waits for its turn.
 func (c *lazyContext) Quiet() bool { return lanectx.IsQuiet(c.parent) }

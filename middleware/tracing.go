@@ -86,8 +86,7 @@ func (t Tracing) withDefaults() Tracing {
 	return t
 }
 
-// traced is the context of an attempt that has a span. It is as quiet as its parent
-// ([lanectx.Quiet]).
+// traced is the context of an attempt that has a span. It is as quiet as its parent ([lanectx.Quiet]).
 type traced struct {
 	context.Context
 	by       trace.TracerProvider
@@ -128,8 +127,7 @@ func (t Tracing) begin(tracer trace.Tracer, msg *message.Message) *traced {
 	a := &traced{Context: ctx, by: t.Provider, span: span, parent: parent, metadata: metadata, quiet: lanectx.IsQuiet(parent)}
 	msg.SetContext(a)
 	if _, found := carrier(metadata).find(traceparent); !found {
-		// In a copy: a destination may still read the message when an
-		// attempt that did not wait for it has ended.
+		// In a copy: a destination may still read the message when an attempt that did not wait for it has ended.
 		msg.Metadata = maps.Clone(metadata)
 		if msg.Metadata == nil {
 			msg.Metadata = message.Metadata{}
@@ -183,8 +181,7 @@ func end(ctx context.Context, span trace.Span, err error, returned bool) {
 	}
 }
 
-// carrier reads metadata as headers, whose names have no case, and adds what is
-// not there.
+// carrier reads metadata as headers, whose names have no case, and adds what is not there.
 type carrier message.Metadata
 
 // find returns a header and whether it is there.

@@ -30,8 +30,7 @@ type Config struct {
 	// Lease is how long an instance owns its lanes without a heartbeat. Default 10 s.
 	Lease time.Duration
 
-	// SettleInterval is how long progress gathers before it is written.
-	// Default 20 ms.
+	// SettleInterval is how long progress gathers before it is written. Default 20 ms.
 	SettleInterval time.Duration
 
 	// DrainTimeout bounds the wait for messages in flight on shutdown. Default 30 s.
@@ -40,8 +39,7 @@ type Config struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Redact masks secrets in an address before it is logged or shown.
-	// nil: addresses are shown as they are.
+	// Redact masks secrets in an address before it is logged or shown. nil: addresses are shown as they are.
 	Redact func(address string) string
 
 	// Before is called before lanes of routes are taken whose state is in a store. It returns why those of some cannot be taken now, by the names

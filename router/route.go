@@ -24,18 +24,15 @@ type Route struct {
 	// Name is part of lane names, metrics and state rows. Required, unique.
 	Name string
 
-	// Source is read by cursor; or rows are claimed from Queue; or Subscriber is
-	// listened to. Exactly one. Routes with the same Source value share one
-	// reader, routes with the same Queue one claimer: a row of a queue goes
-	// to the first of them that matches.
+	// Source is read by cursor; or rows are claimed from Queue; or Subscriber is listened to. Exactly one. Routes with the same Source
+	// value share one reader, routes with the same Queue one claimer: a row of a queue goes to the first of them that matches.
 	Source     adapters.Source
 	Queue      adapters.Queue
 	Subscriber message.Subscriber
 	Topic      string // for Subscriber
 	MaxRow     int64  // largest payload of a message from Subscriber, in bytes; 0: adapters.DefaultMaxRow
 
-	// Poll says how often Source or Queue is read when nothing comes. Routes
-	// that share it share the first one's.
+	// Poll says how often Source or Queue is read when nothing comes. Routes that share it share the first one's.
 	Poll Poll
 
 	// Claims bounds what is claimed from Queue. Shared like Poll.
@@ -57,28 +54,25 @@ type Route struct {
 	Middleware []message.HandlerMiddleware
 
 	// DeliverFirst says that all middleware of the stack only uses what its handler returned, see [middleware.Layer]. Then a message is
-	// delivered first, as the source has it, and runs through the stack after that; the handler returns the outcome.
-	// That saves what waiting in a chain costs, about 40% of the processor time.
-	// SendTimeout takes the place of [middleware.Timeout]. Implied by a stack
+	// delivered first, as the source has it, and runs through the stack after that; the handler returns the outcome. That saves what
+	// waiting in a chain costs, about 40% of the processor time. SendTimeout takes the place of [middleware.Timeout]. Implied by a stack
 	// without middleware.
 	DeliverFirst bool
 
 	// Destination is closed by its creator, not by the router.
 	Destination adapters.Destination
 
-	// Poison takes a copy of every dead message, with the reason, before the
-	// message counts as dead: only when it has confirmed is the message parked
-	// as such. nil: dead messages are parked alone. Like Destination it is
-	// closed by its creator. PoisonName is what logs and errors call it.
+	// Poison takes a copy of every dead message, with the reason, before the message counts as dead: only when it has confirmed is the
+	// message parked as such. nil: dead messages are parked alone. Like Destination it is closed by its creator. PoisonName is what logs
+	// and errors call it.
 	Poison     adapters.Destination
 	PoisonName string
 
 	// State keeps cursors and parked messages. Required.
 	State adapters.StateStore
 
-	// Leader names the source of a route whose source has one instance at a time:
-	// all routes with the same Leader are owned by the same one. Empty: the lanes
-	// are spread over all instances, those of a Queue too.
+	// Leader names the source of a route whose source has one instance at a time: all routes with the same Leader are owned by the same
+	// one. Empty: the lanes are spread over all instances, those of a Queue too.
 	Leader string
 
 	// LeaderLock is a lock that has to be held to work the routes of the Leader.
@@ -88,8 +82,7 @@ type Route struct {
 	// Order defaults to adapters.OrderGroup.
 	Order adapters.OrderMode
 
-	// Start is where the route begins when it has no cursor yet. Default:
-	// the beginning.
+	// Start is where the route begins when it has no cursor yet. Default: the beginning.
 	Start adapters.Start
 
 	// Pace says how often the route looks for messages in Source, at the polls of Source: Batch means nothing.
@@ -100,13 +93,11 @@ type Route struct {
 	// attempt is written down.
 	Progress bool
 
-	// Window bounds the messages of one lane that are not durably settled.
-	// Default 1024. Those of a queue are bounded by Claims instead.
+	// Window bounds the messages of one lane that are not durably settled. Default 1024. Those of a queue are bounded by Claims instead.
 	Window int
 
-	// Attempts is how often a message may fail before it is dead, as the retry
-	// middleware counts: the router needs it for messages whose failures were
-	// charged to their address. Default [middleware.DefaultAttempts].
+	// Attempts is how often a message may fail before it is dead, as the retry middleware counts: the router needs it for messages whose
+	// failures were charged to their address. Default [middleware.DefaultAttempts].
 	Attempts int
 
 	// SendTimeout bounds deliveries that no timeout middleware limits. Default 30 s.
@@ -115,9 +106,8 @@ type Route struct {
 	before []func(*message.Message) // by Use
 }
 
-// Use gives the route its layers, outermost first, in place of Middleware. If all of
-// them only look at results, DeliverFirst is set, and SendTimeout if one is a
-// [middleware.Timeout].
+// Use gives the route its layers, outermost first, in place of Middleware. If all of them only look at results, DeliverFirst is set, and
+// SendTimeout if one is a [middleware.Timeout].
 func (r *Route) Use(layers ...middleware.Layer) {
 	c := middleware.NewChain(layers...)
 	r.Middleware, r.DeliverFirst, r.before = c.Middleware, c.DeliverFirst, c.Before
@@ -126,8 +116,7 @@ func (r *Route) Use(layers ...middleware.Layer) {
 	}
 }
 
-// Poll says how often a source is read. Rows seen: again at once. None: after
-// Min for After reads, then times Factor up to Max.
+// Poll says how often a source is read. Rows seen: again at once. None: after Min for After reads, then times Factor up to Max.
 type Poll struct {
 	Batch  int           // rows per poll at most; default 5000
 	Min    time.Duration // default 1 ms
@@ -167,10 +156,8 @@ type Claims struct {
 	// which as many are in memory takes no more. Default: a quarter of InMemory.
 	PerGroup int
 
-	// Timeout is how long a row may be marked as being processed before
-	// adapters.Queue's Recover takes it for stuck, as the queue itself is
-	// configured. Claims that last longer than a quarter of it are extended.
-	// Default 5 min.
+	// Timeout is how long a row may be marked as being processed before adapters.Queue's Recover takes it for stuck, as the queue itself is
+	// configured. Claims that last longer than a quarter of it are extended. Default 5 min.
 	Timeout time.Duration
 
 	// Recover is how often stuck rows are looked for. Default 1 min.
@@ -216,7 +203,13 @@ func (r *Route) validate() error {
 	if r.Name == "" {
 		add("needs a name")
 	}
-	if sources := []bool{r.Source != nil, r.Queue != nil, r.Subscriber != nil}; count(sources) != 1 {
+	given := 0
+	for _, set := range []bool{r.Source != nil, r.Queue != nil, r.Subscriber != nil} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
 		add("needs a source, a queue or a subscriber, and only one of them")
 	}
 	if r.Destination == nil {
@@ -240,15 +233,6 @@ func (r *Route) validate() error {
 		add("order global needs a source that is read by position, not a queue whose rows are claimed: use order group")
 	}
 	return errors.Join(errs...)
-}
-
-func count(flags []bool) (n int) {
-	for _, f := range flags {
-		if f {
-			n++
-		}
-	}
-	return n
 }
 
 // unit names the routes with which the route moves to another instance as a whole; empty: its lanes move one by one.

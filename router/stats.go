@@ -31,8 +31,7 @@ func (r *Router) Stats() []adapters.RouteStats {
 	return out
 }
 
-// failing returns why the route's source could not be read and why its progress could not be written at the latest
-// attempt; nil: it could.
+// failing returns why the route's source could not be read and why its progress could not be written at the latest attempt; nil: it could.
 func (w *wired) failing() (source, state error) {
 	switch state = w.manager.Settler.Outage.Error(); {
 	case w.reader != nil:
@@ -55,9 +54,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Problems says in sentences what keeps routes from delivering that is not a
-// destination's fault: routes that cannot run, sources that cannot be read,
-// progress that cannot be written.
+// Problems says in sentences what keeps routes from delivering that is not a destination's fault: routes that cannot run, sources that
+// cannot be read, progress that cannot be written.
 func (r *Router) Problems() []string {
 	var out []string
 	for _, rt := range r.routes {

@@ -1,5 +1,4 @@
-// Package listeners is a destination of functions of the program: each event of a route goes to the functions
-// registered for its type.
+// Package listeners is a destination of functions of the program: each event of a route goes to the functions registered for its type.
 //
 //	registry := listeners.New()
 //	listeners.Listen(registry, "order.created", func(ctx context.Context, order Order) error {
@@ -23,8 +22,7 @@
 //
 // # Concurrency
 //
-// Listeners run on the workers of the destination, 4 by default, and a worker is busy until the listener returns: slow listeners
-// slow the route down and nothing piles up in memory. Events of a group run one at a time, in order. The context ends with the
-// route's timeout and when the relay loses the lane; a listener must observe it, because Go functions cannot be ended from
-// outside.
+// Listeners run on the workers of the destination, 4 by default, and a worker is busy until the listener returns: slow listeners slow the
+// route down and nothing piles up in memory. Events of a group run one at a time, in order. The context ends with the route's timeout and
+// when the relay loses the lane; a listener must observe it, because Go functions cannot be ended from outside.
 package listeners

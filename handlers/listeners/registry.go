@@ -59,10 +59,9 @@ func With(mw ...message.HandlerMiddleware) Option {
 
 // Listen registers fn for an event type, which is a string or a constant of type [outbox.Type]; [Any] for all.
 //
-// P is the parameter type of fn: [outbox.Envelope] is the whole event, []byte the unchanged payload, and any other type is
-// decoded from the payload, by encoding/json, or by its UnmarshalBinary if the payload is bytes. A payload that cannot be
-// decoded makes the event dead without another attempt. [EnvelopeOf] returns the event from ctx, [outbox.AttemptOf] the
-// attempt.
+// P is the parameter type of fn: [outbox.Envelope] is the whole event, []byte the unchanged payload, and any other type is decoded from the
+// payload, by encoding/json, or by its UnmarshalBinary if the payload is bytes. A payload that cannot be decoded makes the event dead
+// without another attempt. [EnvelopeOf] returns the event from ctx, [outbox.AttemptOf] the attempt.
 func Listen[P any](r *Registry, eventType outbox.Type[P], fn func(ctx context.Context, payload P) error, opts ...Option) {
 	l := &listener{eventType: string(eventType), aggregateType: Any}
 	if fn != nil {

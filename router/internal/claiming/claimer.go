@@ -1,5 +1,4 @@
-// Package claiming feeds lanes from a queue table whose rows are claimed: it claims, hands out and extends rows, and writes their
-// results.
+// Package claiming feeds lanes from a queue table whose rows are claimed: it claims, hands out and extends rows, and writes their results.
 package claiming
 
 import (
@@ -89,8 +88,7 @@ func New(queue adapters.Queue, cfg Config) *Claimer {
 	return c
 }
 
-// resultsAtOnce is how many results are written at once. With many more in one statement, claims would run out of room while it
-// runs.
+// resultsAtOnce is how many results are written at once. With many more in one statement, claims would run out of room while it runs.
 const resultsAtOnce = 2000
 
 // Add has the claimer claim for a route.

@@ -61,8 +61,7 @@ func (h *Addresses[M, C]) Allow(name string, m M) (allowed, probe bool) {
 	return false, false
 }
 
-// Delivered counts a success. It may bring the address back: then the messages that it failed are run
-// again; others wait at the gates.
+// Delivered counts a success. It may bring the address back: then the messages that it failed are run again; others wait at the gates.
 func (h *Addresses[M, C]) Delivered(name string) (e Effects[M, C]) {
 	if h.known.Load() == 0 {
 		return e
@@ -81,9 +80,8 @@ func (h *Addresses[M, C]) Delivered(name string) (e Effects[M, C]) {
 	return e
 }
 
-// Failed counts an attempt, begun at a time, that the destination failed. It reports whether the attempt
-// counts for the message; if not, the message is held until the address is back. blamed are attempts that
-// turn out to be the address's fault.
+// Failed counts an attempt, begun at a time, that the destination failed. It reports whether the attempt counts for the message; if not,
+// the message is held until the address is back. blamed are attempts that turn out to be the address's fault.
 func (h *Addresses[M, C]) Failed(name string, m M, began time.Time, retryAfter time.Duration, cause error) (counts bool, blamed []C) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +97,7 @@ func (h *Addresses[M, C]) Failed(name string, m M, began time.Time, retryAfter t
 		h.takeDown(a, cause, false)
 	} else if a.probe == m {
 		a.cause = cause
-		// If it was the failing probe as often as its route allows attempts, it must end:
-		// poisoned messages on a quiet route never would.
+		// If it was the failing probe as often as its route allows attempts, it must end: poisoned messages on a quiet route never would.
 		if m.FailProbe() {
 			return true, nil
 		}
@@ -186,8 +183,7 @@ func (a *address[M, C]) stopTimer() {
 	}
 }
 
-// tryAgain lets one message through to an address: one that waits at a gate, or
-// one that failed and whose chain is run again.
+// tryAgain lets one message through to an address: one that waits at a gate, or one that failed and whose chain is run again.
 func (h *Addresses[M, C]) tryAgain(a *address[M, C]) {
 	var none M
 	h.mu.Lock()
@@ -215,9 +211,8 @@ func (h *Addresses[M, C]) tryAgain(a *address[M, C]) {
 	h.cfg.Opened()
 }
 
-// takeHeld takes the message that has been held longest or, if others of its lane and group precede it, the first
-// of those; none if nothing is held. One only: what is behind could not go before it, and
-// might take what it needs (the one place of a half-open breaker).
+// takeHeld takes the message that has been held longest or, if others of its lane and group precede it, the first of those; none if nothing
+// is held. One only: what is behind could not go before it, and might take what it needs (the one place of a half-open breaker).
 func (h *Addresses[M, C]) takeHeld(a *address[M, C]) (m M) {
 	if len(a.held) == 0 {
 		return m

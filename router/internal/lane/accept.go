@@ -7,8 +7,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 )
 
-// Arrival is a row that the reader gives to a stream. A row that the route does
-// not match only moves the cursor.
+// Arrival is a row that the reader gives to a stream. A row that the route does not match only moves the cursor.
 type Arrival struct {
 	Stream  *Stream
 	Row     *adapters.Row

@@ -1,14 +1,11 @@
 // Package lane delivers the messages of one route in the order of their groups.
 //
-// A [Route] has one [Lane] per slot, each a Watermill handler with the route's
-// middleware around it and a gate (package handlers) at its end. A lane does nothing
-// by itself: a [Session] works it while it is ours. A session gives messages their
-// place, runs their chains, carries out their verdicts, and returns what is to be
-// written ([Session.Settlements]).
+// A [Route] has one [Lane] per slot, each a Watermill handler with the route's middleware around it and a gate (package handlers) at its
+// end. A lane does nothing by itself: a [Session] works it while it is ours. A session gives messages their place, runs their chains,
+// carries out their verdicts, and returns what is to be written ([Session.Settlements]).
 //
-// A lane calls others by three interfaces: it reports the results of messages to an
-// [Origin] and free room to a [Feeder], and asks a [Lease] whether it may still
-// send. Package settling writes for it.
+// A lane calls others by three interfaces: it reports the results of messages to an [Origin] and free room to a [Feeder], and asks a
+// [Lease] whether it may still send. Package settling writes for it.
 //
 // # Parts
 //
@@ -31,10 +28,9 @@
 //
 // # Locks
 //
-// They are taken in this order, never the other way: session, gate, addresses; then
-// one of the ledger of claims, poison, limiter and the manager of leases, under which
-// nothing is locked. The settler, readers, claimers and managers hold none of their own while
-// they call a session. Middleware runs without any of them.
+// They are taken in this order, never the other way: session, gate, addresses; then one of the ledger of claims, poison, limiter and the
+// manager of leases, under which nothing is locked. The settler, readers, claimers and managers hold none of their own while they call a
+// session. Middleware runs without any of them.
 //
 // Methods of a session, its runner and its pump take the session's mutex themselves, unless
 // their names end in Locked: those are called with it. So are all methods of outcomes, parking and progress.

@@ -35,10 +35,16 @@ type GroupInspection struct {
 func Inspect(s *Session) Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in := Inspection{Stopping: s.runner.stopping, Chains: s.runner.chains, Queued: len(s.runner.queue), Unsettled: unsettledLocked(s), Live: s.parking.live,
+	in := Inspection{Stopping: s.runner.stopping, Chains: s.runner.chains, Queued: len(s.runner.queue), Unsettled: s.progress.unsettled() + len(s.parking.here), Live: s.parking.live,
 		pending: map[parkedgroup.Row]bool{}, groups: map[parkedgroup.Key]bool{}}
+	if !s.Route.DeliverFirst {
+		in.Unsettled += s.runner.chains // of what was taken out of the lane
+	}
 	for k, g := range s.parking.groups.All() {
 		in.groups[k] = true
+		if g.State() == parkedgroup.Loading {
+			in.Unsettled += g.Limit()
+		}
 		in.Groups = append(in.Groups, GroupInspection{Group: k.Group, Seq: k.Alone.Seq, Loading: g.State() == parkedgroup.Loading, Movable: g.Movable(), Due: g.Due(), Since: g.Since})
 	}
 	for k := range s.progress.rows.Unpark {
@@ -61,20 +67,6 @@ func Inspect(s *Session) Inspection {
 // Knows reports whether the session knows of a parked row, or is about to remove or replace it.
 func (in *Inspection) Knows(p adapters.Parked) bool {
 	return in.groups[parkedgroup.KeyOf(p.Slot, p.Group, p.Seq)] || in.pending[parkedgroup.Row{Slot: p.Slot, Seq: p.Seq}]
-}
-
-// unsettledLocked is how many messages the session may refer to.
-func unsettledLocked(s *Session) int {
-	n := s.progress.unsettled() + len(s.parking.here)
-	for _, g := range s.parking.groups.All() {
-		if g.State() == parkedgroup.Loading {
-			n += g.Limit()
-		}
-	}
-	if !s.Route.DeliverFirst {
-		n += s.runner.chains // of what was taken out of the lane
-	}
-	return n
 }
 
 // HeldAttempts returns the number of the next attempt of each message that waits for an address, by id, for tests.

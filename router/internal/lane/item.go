@@ -134,8 +134,7 @@ func (it *Item) id() string {
 	return it.content.id
 }
 
-// saved has the values of a parked row that may change while its message is in the lane: short retries and a death are in memory
-// at first.
+// saved has the values of a parked row that may change while its message is in the lane: short retries and a death are in memory at first.
 type saved struct {
 	attempts      int
 	deadLettering bool

@@ -255,10 +255,9 @@ func (t trapped) Deliver(ctx context.Context, address string, batch []*message.M
 }
 
 const (
-	// TotalChains is how many chains run at once in a process
-	// whose lanes all move. More than enough for large batches makes everything
-	// slower: what a message needs (its stack above all) has left the processor's
-	// caches when its turn comes again; see docs/experiments.md.
+	// TotalChains is how many chains run at once in a process whose lanes all move. More than enough for large batches makes everything
+	// slower: what a message needs (its stack above all) has left the processor's caches when its turn comes again; see
+	// docs/experiments.md.
 	TotalChains = 1024
 
 	// LeastChains is what a lane may have, however many there are, above what fills

@@ -264,13 +264,11 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 		case <-l.wake:
 		case <-timer.C: // the lane is not ours yet
 		case <-subscribed.Done():
-			timer.Stop()
-			return false
 		case <-ctx.Done():
-			timer.Stop()
+		}
+		if timer.Stop(); subscribed.Err() != nil || ctx.Err() != nil {
 			return false
 		}
-		timer.Stop()
 	}
 }
 

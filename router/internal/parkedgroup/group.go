@@ -39,9 +39,8 @@ const (
 	Empty                // it has no rows and no messages: its session forgets it
 )
 
-// Group is a group that has rows in the parking. While it exists, fresh messages of the group join it at
-// its end. Its session is the only writer of these rows (operators' commands are noticed by a counter, and
-// have the session read the rows again), so the counts are exact.
+// Group is a group that has rows in the parking. While it exists, fresh messages of the group join it at its end. Its session is the only
+// writer of these rows (operators' commands are noticed by a counter, and have the session read the rows again), so the counts are exact.
 type Group struct {
 	Key   Key
 	Slot  int
@@ -64,8 +63,7 @@ type Group struct {
 	again   bool // something was added all the same
 }
 
-// Member is what a message's membership in its parked group has: it is part of the message, and only
-// this package changes it.
+// Member is what a message's membership in its parked group has: it is part of the message, and only this package changes it.
 type Member struct {
 	stored   bool
 	injected bool
@@ -158,8 +156,7 @@ func (g *Group) Enter(m *Member) {
 	g.live++
 }
 
-// Leave notes that a message is no longer in the lane; its row stays. It reports whether the message had come
-// out of the parking.
+// Leave notes that a message is no longer in the lane; its row stays. It reports whether the message had come out of the parking.
 func (g *Group) Leave(m *Member) (injected bool) {
 	if m.blocker {
 		m.blocker = false
@@ -203,15 +200,13 @@ func (g *Group) readmit() bool {
 	return true
 }
 
-// found takes over what was read of the group after an operator's command. Of the rows in
-// the lane the operator may have taken some away; they are counted until they end. Rows that are
-// counted twice are noticed when there is nothing to load.
+// found takes over what was read of the group after an operator's command. Of the rows in the lane the operator may have taken some away;
+// they are counted until they end. Rows that are counted twice are noticed when there is nothing to load.
 func (g *Group) found(l adapters.ParkedGroup) {
 	g.count, g.due, g.held = l.Count+g.live+g.blockers, l.Due, l.Held
 }
 
-// Credits are attempts to be given back to messages of which only the rows are there, by row. The zero
-// value has none.
+// Credits are attempts to be given back to messages of which only the rows are there, by row. The zero value has none.
 type Credits[K comparable] map[K]int
 
 // Give adds attempts of a row.

@@ -1,8 +1,7 @@
 // Package parkedgroup has what a session knows of its messages in the parking: the state of each
 // parked group, when groups are due, and which rows are to be written.
 //
-// [Groups], [Group] and [Writes] have no mutex. The mutex of their session guards them: all of their
-// functions are called with it.
+// [Groups], [Group] and [Writes] have no mutex. The mutex of their session guards them: all of their functions are called with it.
 package parkedgroup
 
 import (
