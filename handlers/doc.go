@@ -6,13 +6,13 @@
 // but groups need their order and destinations need batches. The gate restores
 // the order and makes the batches. A message takes its place in its
 // group when it enters the lane, before its chain runs ([Gate.Enter]); its chain
-// ends in [Gate.Handle], which waits; a batch is made of what waits at the
-// front of its group, and each caller gets the outcome of its own message.
+// ends in [Gate.Handle], which waits; a batch has messages that wait at the
+// front of their groups, and each caller gets the outcome of its own message.
 //
 // Where no chain has anything to do before a delivery, messages are offered
 // instead ([Gate.Offer]): no goroutine waits, and their outcomes are reported.
 //
-// A failed message keeps its place, and so the group stands still behind it
+// A failed message keeps its place, and so its group waits behind it
 // while other groups continue. Package router decides its verdict and then calls
 // [Gate.Leave] or [Gate.Withdraw].
 //

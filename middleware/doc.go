@@ -16,7 +16,7 @@
 // innermost, because it counts deliveries. docs/middleware.md has more.
 //
 // All are also a [Layer], which declares whether it acts before a delivery or only
-// looks at the result.
+// uses the result.
 //
 // # On a lane and elsewhere
 //

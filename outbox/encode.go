@@ -38,7 +38,7 @@ func quoteTable(name string, dialect Dialect) (string, error) {
 // insertColumns are the columns that publishing writes.
 const insertColumns = "id, type, message_group, aggregate_type, aggregate_id, tenant_id, tags, headers, payload, payload_bytes, occurred_at"
 
-// rowTime is when a row of a statement for PostgreSQL is created: each a microsecond after the one before, because the clock may stand still from
+// rowTime is when a row of a statement for PostgreSQL is created: each a microsecond after the one before, because the clock may not move from
 // one row to the next, and the order of ids need not be that of the rows. The statement takes longer than that for a row.
 const rowTime = "(SELECT pg_catalog.clock_timestamp()) + (ordinal - 1) * interval '1 microsecond'"
 

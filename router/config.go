@@ -19,7 +19,7 @@ const (
 	DefaultDrainTimeout   = 30 * time.Second
 )
 
-// Config is what the routes of a process share.
+// Config has the settings that the routes of a process share.
 type Config struct {
 	// Instance names this process among others. Default: host name and a ULID.
 	Instance string
@@ -47,7 +47,7 @@ type Config struct {
 	Before func(ctx context.Context, state adapters.StateStore, routes []string) map[string]error
 }
 
-// WithDefaults returns what zero values stand for. The name of an instance that has none is another one each time.
+// WithDefaults replaces zero values by the defaults. The default name of an instance differs each time.
 func (c Config) WithDefaults() Config {
 	if c.Instance == "" {
 		host, _ := os.Hostname() // a ULID alone does

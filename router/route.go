@@ -106,7 +106,7 @@ type Route struct {
 	before []func(*message.Message) // by Use
 }
 
-// Use gives the route its layers, outermost first, in place of Middleware. If all of them only look at results, DeliverFirst is set, and
+// Use gives the route its layers, outermost first, in place of Middleware. If all of them only use results, DeliverFirst is set, and
 // SendTimeout if one is a [middleware.Timeout].
 func (r *Route) Use(layers ...middleware.Layer) {
 	c := middleware.NewChain(layers...)
@@ -125,7 +125,7 @@ type Poll struct {
 	Max    time.Duration // default 1 s
 }
 
-// WithDefaults returns what zero and wrong values stand for.
+// WithDefaults replaces zero and wrong values by the defaults.
 func (p Poll) WithDefaults() Poll {
 	p.Batch = positive(p.Batch, 5000)
 	p.Min = positive(p.Min, time.Millisecond)
@@ -164,7 +164,7 @@ type Claims struct {
 	Recover time.Duration
 }
 
-// WithDefaults returns what zero and wrong values stand for.
+// WithDefaults replaces zero and wrong values by the defaults.
 func (c Claims) WithDefaults() Claims {
 	c.InMemory = positive(c.InMemory, 1000)
 	c.PerGroup = positive(c.PerGroup, max(c.InMemory/4, 1))

@@ -137,7 +137,7 @@ func (r *Router) drain() error {
 	return errors.Join(append(errs, cutOff(stopped, r.cfg.DrainTimeout))...)
 }
 
-// ErrCutOff is what [Router.Run] returns, by errors.Is, when
+// ErrCutOff is the error of [Router.Run], by errors.Is, when
 // [Config.DrainTimeout] was over before everything in flight had ended: what was
 // left was cancelled, and whether it arrived is not known. Nothing is lost: it
 // stays unsettled and may be delivered again. All that was concluded is written

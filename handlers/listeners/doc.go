@@ -8,7 +8,7 @@
 //
 // # Selection and order
 //
-// A listener names an event type and, with [OfAggregate], an aggregate type; [Any] stands for all of either. Those that match an
+// A listener names an event type and, with [OfAggregate], an aggregate type; [Any] means all of either. Those that match an
 // event run one after the other: both named first, then those for any aggregate, then those for any event type of the aggregate, then
 // those for everything; among equals the one that was registered first. An event without a listener is delivered.
 //

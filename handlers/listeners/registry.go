@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Any stands for every event type, or for every aggregate type.
+// Any means every event type, or every aggregate type.
 const Any = "*"
 
 // Registry has listeners. Create one with [New]. It may be used by several destinations, and listeners may be added at

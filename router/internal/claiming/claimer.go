@@ -213,10 +213,10 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	c.Outage.Report(c.log, slog.LevelError, err, "cannot claim rows from the queue's table, trying again",
 		"rows of the queue's table can be claimed again")
 	c.grow(len(rows), limit)
-	placings := c.receive(w, rows)
+	routable := c.receive(w, rows)
 	c.countUnmatched(w)
-	c.handOut(w, placings, number)
-	return outcome{rows: len(placings), next: except.next}, err
+	c.handOut(w, routable, number)
+	return outcome{rows: len(routable), next: except.next}, err
 }
 
 // maxExcluded bounds what is excluded from claims. With more, claims wait until some of it may be claimed again.

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// exclusions are what a claim excludes.
+// exclusions are the groups and rows that a claim excludes.
 type exclusions struct {
 	groups []string
 	rows   []*adapters.Claim
@@ -26,7 +26,7 @@ func (l *ledger) exclusions(now time.Time, perGroup int) exclusions {
 	for k, v := range l.excluded {
 		end := v.end()
 		over := v.returning == 0 && !now.Before(end)
-		if over && v.unknownTo <= l.placed {
+		if over && v.unknownTo <= l.handed {
 			delete(l.excluded, k)
 			continue
 		}
@@ -152,8 +152,8 @@ func (l *ledger) oldest(r *lane.Route) (created time.Time) {
 type inFlight struct {
 	claims  uint64        // number of the last claim that has begun
 	asking  bool          // it is not known yet what that one brings
-	placing bool          // rows of the one before, or of that one, are being handed out
-	placed  uint64        // this claim and those before it are over
+	handing bool          // rows of the one before, or of that one, are being handed out
+	handed  uint64        // this claim and those before it are over
 	changed chan struct{} // closed when a claim is over; nil: nothing waits for that
 }
 
@@ -170,22 +170,22 @@ func (l *ledger) begin() uint64 {
 func (l *ledger) asked(rows bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asking, l.placing = false, l.placing || rows
-	l.over(l.placed)
+	l.asking, l.handing = false, l.handing || rows
+	l.over(l.handed)
 }
 
 // handedOut notes that the rows of a claim are in their lanes or on their way back.
 func (l *ledger) handedOut(claim uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.placing = false
+	l.handing = false
 	l.over(claim)
 }
 
 // over notes that a claim and those before it are over, and wakes what waits for them. Call with the mutex held.
 func (u *inFlight) over(claim uint64) {
-	if u.placed = claim; !u.asking && !u.placing {
-		u.placed = u.claims
+	if u.handed = claim; !u.asking && !u.handing {
+		u.handed = u.claims
 	}
 	if u.changed != nil {
 		close(u.changed)
@@ -197,7 +197,7 @@ func (u *inFlight) over(claim uint64) {
 func (l *ledger) await(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for n := l.claims; l.placed < n; {
+	for n := l.claims; l.handed < n; {
 		if l.changed == nil {
 			l.changed = make(chan struct{})
 		}

@@ -60,7 +60,7 @@ func (h *hotPath) addStats(s *adapters.QueueStats) {
 	s.HotWaiting, _ = h.depth()
 }
 
-// hotBatch is what one INSERT wrote.
+// hotBatch has the rows of one INSERT.
 type hotBatch struct {
 	rows     []*adapters.HotRow
 	sessions [][adapters.Slots]*lane.Session // by route, as the INSERT began

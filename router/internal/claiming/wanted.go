@@ -35,7 +35,7 @@ func (c *Claimer) countUnmatched(w *wanted) {
 	c.unmatched.Store(max(w.unmatched, int64(c.Queue.Coverage().Unwanted)))
 }
 
-// wanting is what the claims of a claimer want; see adapters.ClaimRequest.Wants.
+// wanting numbers the wants of a claimer; see [adapters.ClaimRequest].Wants.
 type wanting struct {
 	open     [][adapters.Slots]bool          // by route
 	sessions [][adapters.Slots]*lane.Session // by route

@@ -42,7 +42,7 @@ type Message[M, C any] interface {
 	Rerun() bool
 }
 
-// Effects are what the caller does when it has released its mutexes.
+// Effects have the work of the caller, to be done when it has released its mutexes.
 type Effects[M, C any] struct {
 	Resume   []M  // their address is back: run them again
 	GiveBack []C  // attempts that were their address's fault

@@ -74,9 +74,9 @@ func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 // contentOf returns the content of a subscriber's message. Of one that is too large it keeps the names and the error only.
 func (l *Lane) contentOf(msg *message.Message, row *adapters.Row) *content {
 	if row.Err != nil {
-		return &content{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata(l.Name)}
+		return &content{id: row.ID, eventType: row.Type, position: row.Position, metadata: row.Metadata(l.Name)}
 	}
-	return &content{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata, payload: msg.Payload, created: row.CreatedAt}
+	return &content{id: msg.UUID, eventType: row.Type, position: row.Position, metadata: msg.Metadata, payload: msg.Payload, created: row.CreatedAt}
 }
 
 // admitLocked puts a new item behind its group: at the gate, or in the parking. While the group's rows are being read, it waits.

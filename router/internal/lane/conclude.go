@@ -43,7 +43,7 @@ func (s *Session) sendToPoison(it *Item) {
 	s.outcomes.sent(it, pause, err)
 }
 
-// followUp is what is left to do outside of the session's mutex, because it concerns other sessions.
+// followUp has the work that is left to do outside of the session's mutex, because it concerns other sessions.
 type followUp struct {
 	health.Effects[*Item, *Charge]
 	dead *Item // the item itself, when it is to be sent to the poison destination

@@ -87,11 +87,11 @@ func newItem(s *Session, key string) *Item {
 
 // record is the content of a message that has no row.
 type content struct {
-	id, kind string
-	position int64
-	metadata message.Metadata
-	payload  []byte
-	created  time.Time
+	id, eventType string
+	position      int64
+	metadata      message.Metadata
+	payload       []byte
+	created       time.Time
 }
 
 // owner returns the item of a gate's ticket.
@@ -124,7 +124,7 @@ func (it *Item) toPark() adapters.Parked {
 			Metadata: it.row.Metadata(it.Session.Lane.Name), Payload: it.row.Payload}
 	}
 	r := it.content
-	return adapters.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
+	return adapters.Parked{ID: r.id, Type: r.eventType, Position: r.position, Metadata: r.metadata, Payload: r.payload}
 }
 
 func (it *Item) id() string {

@@ -205,7 +205,7 @@ func (p *parking) itemOf(row adapters.Parked) *Item {
 	it := newItem(p.session, row.Group)
 	it.slot, it.seq = row.Slot, row.Seq
 	it.restore(&row)
-	it.content = &content{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
+	it.content = &content{id: row.ID, eventType: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
 	it.Attempt.Number = row.Attempts + 1
 	it.cost = int64(len(row.Payload)) + p.route.Overhead()
 	p.restoreDeath(it, row)

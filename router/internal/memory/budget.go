@@ -14,7 +14,7 @@ type Budget struct {
 // Free returns what can still be taken.
 func (b *Budget) Free() int64 { return b.Limit - b.Used.Load() }
 
-// Account is what one route uses of the budget: at most shareFactor times what it leaves free. So a route whose destination is down, and
+// Account counts the memory of one route: at most shareFactor times what it leaves free. So a route whose destination is down, and
 // which gives nothing back, never takes all of it.
 type Account struct {
 	Budget *Budget

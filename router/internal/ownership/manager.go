@@ -200,7 +200,7 @@ func (m *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool
 	}
 	m.background(func() { // not on the heartbeat: it takes as long as there is to settle
 		for s.Context().Err() == nil {
-			ctx, cancel := context.WithTimeout(s.Context(), m.lease) // the lane may stand still meanwhile
+			ctx, cancel := context.WithTimeout(s.Context(), m.lease) // the lane may stop meanwhile
 			err := s.Reload(ctx)
 			cancel()
 			if err == nil || s.Context().Err() != nil {

@@ -63,7 +63,7 @@ type Group struct {
 	again   bool // something was added all the same
 }
 
-// Member is what a message's membership in its parked group has: it is part of the message, and only this package changes it.
+// Member is the membership of a message in its parked group: it is part of the message, and only this package changes it.
 type Member struct {
 	stored   bool
 	injected bool

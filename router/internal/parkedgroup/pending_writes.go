@@ -44,7 +44,7 @@ func (w *Writes) Remove(k Row) {
 	w.Unpark[k] = struct{}{}
 }
 
-// Take returns all that is to be written, and begins anew.
+// Take returns and removes all that is to be written.
 func (w *Writes) Take() *Writes {
 	taken := *w
 	*w = Writes{changes: w.changes}

@@ -130,7 +130,7 @@ type RoutePoll struct {
 	empty int
 	due   time.Time
 
-	looks, idle, next atomic.Int64 // what [RoutePoll.Stats] returns
+	polls, idle, next atomic.Int64 // what [RoutePoll.Stats] returns
 }
 
 // Stats returns how many reads there were, how many found nothing since the last one that found rows, and when the next one is due; the zero
@@ -139,7 +139,7 @@ func (p *RoutePoll) Stats() (looks, idle int64, due time.Time) {
 	if at := p.next.Load(); at != 0 {
 		due = time.Unix(0, at)
 	}
-	return p.looks.Load(), p.idle.Load(), due
+	return p.polls.Load(), p.idle.Load(), due
 }
 
 func (p *RoutePoll) publish() {
@@ -159,9 +159,9 @@ func (p *RoutePoll) Due(now time.Time) time.Time {
 	return p.due
 }
 
-// Looked counts a read. If it found rows the next one follows at once, otherwise after a pause.
-func (p *RoutePoll) Looked(found bool, now time.Time) {
-	p.looks.Add(1)
+// Polled counts a read. If it found rows the next one follows at once, otherwise after a pause.
+func (p *RoutePoll) Polled(found bool, now time.Time) {
+	p.polls.Add(1)
 	if found {
 		p.Reset()
 		return

@@ -17,7 +17,7 @@ func TestPaceGrowsAsCrabletsBackoff(t *testing.T) {
 	}
 	looks := func(n int) (pauses []time.Duration) {
 		for range n {
-			p.Looked(false, now)
+			p.Polled(false, now)
 			due := p.Due(now)
 			pauses = append(pauses, due.Sub(now)/time.Second)
 			if now = due; !p.Due(now).IsZero() {
@@ -29,7 +29,7 @@ func TestPaceGrowsAsCrabletsBackoff(t *testing.T) {
 	if got, want := looks(11), []time.Duration{1, 1, 1, 2, 4, 8, 16, 32, 60, 60, 60}; !slices.Equal(got, want) {
 		t.Errorf("pauses of %d s, want %d", got, want)
 	}
-	p.Looked(true, now)
+	p.Polled(true, now)
 	if !p.Due(now).IsZero() {
 		t.Error("after a look that found something the next one is not due at once")
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// plan is what one poll reads.
+// plan has the reads of one poll.
 type plan struct {
 	reads     []*read
 	globals   []*globalRead
-	globalsAt map[[adapters.Slots]adapters.Cursor]*globalRead // by where their slots stand
+	globalsAt map[[adapters.Slots]adapters.Cursor]*globalRead // by the cursors of their slots
 	again     bool                                            // something was left behind: poll again at once
 
 	paced []*lane.Route // that are read now and have a pace of their own
@@ -38,7 +38,7 @@ func (p *plan) report(r *Reader, now time.Time) {
 	}
 	for _, rt := range p.paced {
 		if some, read := found[rt]; read {
-			r.paces[rt].Looked(some, now)
+			r.paces[rt].Polled(some, now)
 		}
 	}
 }

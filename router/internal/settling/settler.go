@@ -38,7 +38,7 @@ type Settler struct {
 	Outage  logging.Outage
 }
 
-// Batch is what a settler writes for: a period of owning a lane.
+// Batch is a period of owning a lane, whose progress a settler writes.
 type Batch interface {
 	// Settlements returns what is to be written now; nothing while the outcome of the settlements before is not known.
 	Settlements(e Extent) []adapters.Settlement
@@ -47,7 +47,7 @@ type Batch interface {
 	Settled(ok bool)
 }
 
-// Extent is what a settle writes in addition to what was concluded.
+// Extent says how much a settle writes in addition to what was concluded.
 type Extent int
 
 // From the least to the most.
