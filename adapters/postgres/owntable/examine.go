@@ -9,21 +9,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// ExamineOpen implements [adapters.TransactionLister].
-func (s *Source) ExamineOpen(ctx context.Context) []adapters.Finding {
-	return pg.ExamineOpen(ctx, s.base.Pool)
-}
-
-// OpenTransactions implements [adapters.TransactionLister].
-func (s *Source) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
-	return pg.OpenTransactions(ctx, s.base.Pool)
-}
-
-// EndTransaction implements [adapters.TransactionLister].
-func (s *Source) EndTransaction(ctx context.Context, id string) (bool, error) {
-	return pg.EndTransaction(ctx, s.base.Pool, id)
-}
-
 // Examine implements [adapters.Examiner].
 func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

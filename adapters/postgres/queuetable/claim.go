@@ -108,7 +108,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if err := found.upkeep(ctx); err != nil {
 		return err
 	}
-	s := &service{claim: c, table: t, want: want, began: found.began, served: map[string]bool{}}
+	s := &tableClaim{claim: c, table: t, want: want, began: found.began, served: map[string]bool{}}
 	defer func() {
 		if err != nil { // what was chosen still waits, or its state is unknown
 			for _, p := range s.picked {
@@ -121,7 +121,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 		return err
 	}
 	if len(s.picked) == 0 {
-		s.looked()
+		s.cover()
 		return nil
 	}
 	return t.sql.kind.take(ctx, s)
@@ -129,7 +129,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 
 // lookAround picks rows, group by group, until there are enough, nothing is left
 // or enough was done.
-func (s *service) lookAround(ctx context.Context, found *discovery) error {
+func (s *tableClaim) lookAround(ctx context.Context, found *discovery) error {
 	for groups := (s.want + s.turn - 1) / s.turn; s.room(); groups = min(2*groups, lookGroups) {
 		if found.tired() {
 			groups = 0

@@ -45,8 +45,8 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		t.sql.types.group = "text"
 	}
 	if t.aged = indexes.aged; !t.aged {
-		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
-		t.passed.sweep++
+		t.newest, t.latest = position{}, position{} // read by age from the beginning should an index come
+		t.unmatched.round++
 		t.wakeChanged() // nothing would find out what becomes of them
 	}
 	t.whole, t.heldAged = indexes.whole, indexes.heldAged

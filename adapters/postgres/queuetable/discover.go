@@ -13,16 +13,16 @@ const (
 	newestPage = 1000
 	groupsPage = 200
 
-	// sweepPages bounds the pages of everything that one claim reads, and sweepRows
+	// roundPages bounds the pages of everything that one claim reads, and roundRows
 	// the rows of a page, which grow where the pages bring nothing new.
-	sweepPages = 8
-	sweepRows  = 8 * newestPage
+	roundPages = 8
+	roundRows  = 8 * newestPage
 
 	// claimSteps bounds the statements of one claim at a table that look for work.
 	claimSteps = 24
 
-	// slowSweep is when a page of names is slow enough to be worth an index.
-	slowSweep = 200 * time.Millisecond
+	// slowRound is when a page of names is slow enough to be worth an index.
+	slowRound = 200 * time.Millisecond
 
 	// heldMost bounds the listing of what is being processed. With more than that
 	// nothing is said to be read completely, so that groups are read from further
@@ -35,13 +35,13 @@ const (
 
 // discovery is the looking for groups of one claim.
 type discovery struct {
-	q     *Queue
-	table *queueTable
-	ended bool // nothing is left to find now
-	swept bool // the sweep has come to its end
-	pages int  // of the sweep
-	steps int  // statements of the claim
-	began time.Time
+	q        *Queue
+	table    *queueTable
+	ended    bool // nothing is left to find now
+	complete bool // the round has come to its end
+	pages    int  // of the round
+	steps    int  // statements of the claim
+	began    time.Time
 }
 
 // tired reports whether the claim has done enough, and is to leave the rest to the
@@ -61,14 +61,14 @@ func (d *discovery) more(ctx context.Context) (bool, error) {
 }
 
 // upkeep looks for groups although there may be work enough: a page of the
-// sweep if it is due, and what is new by age.
+// round if it is due, and what is new by age.
 func (d *discovery) upkeep(ctx context.Context) error {
 	t := d.table
 	if len(t.ring) == 0 || len(t.ring) > upkeepGroups {
 		return nil // what is needed will be looked for, or more would only fill the memory
 	}
-	if t.sweep.due(max(t.share(), sweepShare)) {
-		if _, err := d.sweepPage(ctx); err != nil {
+	if t.round.due(max(t.share(), roundShare)) {
+		if _, err := d.roundPage(ctx); err != nil {
 			return err
 		}
 	}
@@ -82,13 +82,13 @@ func (d *discovery) upkeep(ctx context.Context) error {
 func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
 	t := d.table
 	if t.sql.layout.Columns.Group == "" && !t.aged {
-		d.ended, t.sweep.whole = true, d.began
+		d.ended, t.round.whole = true, d.began
 		return t.found(nil, unknownSince), nil
 	}
 	switch {
-	case !d.swept && d.pages < sweepPages && (t.sweep.credit > 0 || t.sweep.due(t.share())):
+	case !d.complete && d.pages < roundPages && (t.round.credit > 0 || t.round.due(t.share())):
 		d.pages++
-		return d.sweepPage(ctx)
+		return d.roundPage(ctx)
 	case t.aged:
 		return d.newestPage(ctx)
 	}
@@ -125,19 +125,19 @@ func (d *discovery) peek(ctx context.Context) error {
 	return nil
 }
 
-// sweepPage reads the next page of everything.
-func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
+// roundPage reads the next page of everything.
+func (d *discovery) roundPage(ctx context.Context) (fresh bool, err error) {
 	t := d.table
-	s := &t.sweep
+	s := &t.round
 	began := time.Now()
 	if !s.midway {
 		s.began = began
-		t.passed.sweep++
+		t.unmatched.round++
 	}
 	var full bool
 	switch {
 	case t.aged:
-		fresh, full, err = d.sweepByAge(ctx)
+		fresh, full, err = d.roundByAge(ctx)
 	case t.sql.layout.Columns.Group != "":
 		fresh, full, err = d.byName(ctx)
 	}
@@ -145,33 +145,33 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	s.spent(began, t.share())
-	if !t.aged && s.took > slowSweep && !s.warned {
+	if !t.aged && s.took > slowRound && !s.warned {
 		s.warned = true
 		d.q.log.WarnContext(ctx, "looking for waiting rows is slow; create the indexes that \"outrider init --print\" shows",
 			"table", t.name, "took", s.took)
 	}
-	s.midway, d.swept = full, !full
+	s.midway, d.complete = full, !full
 	if !full {
 		s.restart()
 		s.whole = s.began
-		t.passed.clean()
+		t.unmatched.clean()
 		t.wakeChanged()
 	}
 	return fresh, nil
 }
 
-// sweepByAge reads the next page of everything that is unfinished by age. Rows that are
+// roundByAge reads the next page of everything that is unfinished by age. Rows that are
 // being processed and not in the index belong to it: they are read with the page,
 // when that is the only one, or else after the last. In between, a row can only be
 // missed that another process puts back.
-func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error) {
+func (d *discovery) roundByAge(ctx context.Context) (fresh, full bool, err error) {
 	t := d.table
-	s := &t.sweep
+	s := &t.round
 	first := !s.midway
 	var page aged
 	switch {
 	case !first:
-		page, err = d.from(ctx, s.rows, s.place, t.text.first, t.text.next)
+		page, err = d.from(ctx, s.rows, s.position, t.text.first, t.text.next)
 	case t.heldAged:
 		s.known, s.rows = t.latest.since(), newestPage
 		page, err = d.byAge(ctx, s.rows, t.text.everything)
@@ -182,7 +182,7 @@ func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error
 	if err != nil {
 		return false, false, err
 	}
-	if s.rows = min(2*s.rows, sweepRows); page.fresh {
+	if s.rows = min(2*s.rows, roundRows); page.fresh {
 		s.rows = newestPage
 	}
 	if !first && !page.full && !t.heldAged {
@@ -192,12 +192,12 @@ func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error
 		}
 		page.held, page.fresh = held.held, page.fresh || held.fresh
 	}
-	if s.place = page.last; first && !page.full { // the newest rows too
-		t.latest = latest(t.latest, s.place)
+	if s.position = page.last; first && !page.full { // the newest rows too
+		t.latest = latest(t.latest, s.position)
 		t.newest, d.ended = t.latest, true
 	}
 	if !page.full && page.held < heldMost {
-		t.sweptUpTo(s.known)
+		t.roundEnded(s.known)
 	}
 	return page.fresh, page.full, nil
 }
@@ -207,7 +207,7 @@ const sameTimeFor = time.Minute
 
 // latest is the later one. Of two with equal times, whose keys only the server can compare, it is the first as long as further rows of that time
 // may come; after that it is the second, or a claim would read all rows of a time again that has many.
-func latest(a, b place) place {
+func latest(a, b position) position {
 	if !b.set || a.set && (a.created > b.created || a.created == b.created && time.Since(wire.Time(a.created)) < sameTimeFor) {
 		return a
 	}
@@ -216,15 +216,15 @@ func latest(a, b place) place {
 
 // aged is a page of what is unfinished by age.
 type aged struct {
-	first, last place // last is where the page begins if there is nothing
+	first, last position // last is where the page begins if there is nothing
 	full        bool
 	held        int  // rows that were listed beside the page
 	fresh       bool // there is a group that was not in the ring
 }
 
-// from reads the page of so many rows that a place bounds, or the one without a
-// place.
-func (d *discovery) from(ctx context.Context, limit int, at place, without, bounded string) (aged, error) {
+// from reads the page of so many rows that a position bounds, or the one without a
+// position.
+func (d *discovery) from(ctx context.Context, limit int, at position, without, bounded string) (aged, error) {
 	if !at.set {
 		return d.byAge(ctx, limit, without)
 	}
@@ -247,9 +247,9 @@ func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...a
 	n := 0
 	for rows.Next() {
 		v := rows.RawValues()
-		at := place{created: wire.Int64FromBinary(v[0]), key: string(v[1]), set: true}
+		at := position{created: wire.Int64FromBinary(v[0]), key: string(v[1]), set: true}
 		group := textOrNull(v[2])
-		if !t.passed.has(v[1], v[4]) && !t.sleeps(group, v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(group, at.created) {
+		if !t.unmatched.has(v[1], v[4]) && !t.sleeps(group, v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(group, at.created) {
 			page.fresh = true
 		}
 		if v[3][0] != 0 {
@@ -271,7 +271,7 @@ func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...a
 // byName reads a page of names of groups with waiting rows.
 func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 	t := d.table
-	s := &t.sweep
+	s := &t.round
 	waiting := t.sql.layout.Statuses.Waiting()
 	text, args := t.sql.groups(waiting[s.status], true), []any{wire.RawResults, groupsPage}
 	if s.midway && s.name != "" {

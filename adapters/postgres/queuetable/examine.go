@@ -13,21 +13,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// ExamineOpen implements [adapters.TransactionLister].
-func (q *Queue) ExamineOpen(ctx context.Context) []adapters.Finding {
-	return pg.ExamineOpen(ctx, q.pool)
-}
-
-// OpenTransactions implements [adapters.TransactionLister].
-func (q *Queue) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
-	return pg.OpenTransactions(ctx, q.pool)
-}
-
-// EndTransaction implements [adapters.TransactionLister].
-func (q *Queue) EndTransaction(ctx context.Context, id string) (bool, error) {
-	return pg.EndTransaction(ctx, q.pool, id)
-}
-
 // Examine implements [adapters.Examiner].
 func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

@@ -23,22 +23,22 @@ import (
 //     takes groups from its front and puts those back at its end that may have
 //     more. Those that wait for a time leave it until then, see sleeping.go.
 //   - When the ring has not enough for a claim, groups are discovered. With an
-//     index of unfinished rows by age, the newest rows are read from the place
+//     index of unfinished rows by age, the newest rows are read from the position
 //     where the last such read ended, so that what was processed since is not
 //     walked over again; dead index entries, which vacuum cannot remove as
-//     long as an old snapshot is open, are all behind that place. Without it,
+//     long as an old snapshot is open, are all behind that position. Without it,
 //     the names of groups with waiting rows are walked in the index that
 //     begins with status and group.
 //   - When the ring has enough, only the newest rows are looked at, from the end:
 //     a group that is new waits for no backlog.
-//   - Rows can become visible behind the place (transactions that committed
+//   - Rows can become visible behind the position (transactions that committed
 //     late, rows that another processor or an operator put back). So from time
 //     to time everything unfinished is read again, from the beginning, a page at a
 //     time; how often follows from what it costs.
 //   - A group is read from the oldest row on that is known to be unfinished
 //     in it, less a margin for transactions that are being committed. In a group
 //     that comes into the ring, an older row may have become visible, behind the
-//     place, since the group or everything was last read: it is read from the newest
+//     position, since the group or everything was last read: it is read from the newest
 //     row on that was known then, with the same margin.
 
 // queueGroup is a group that is in the ring, or that held rows belong to.
@@ -100,26 +100,26 @@ type queueTable struct {
 	asleep sleepers // groups whose first row is not due
 
 	// open are the lanes that are ours. Groups of others are not in the ring: those of
-	// several instances would fill it. unswept are those that have opened since everything
+	// several instances would fill it. unread are those that have opened since everything
 	// was last read; what is known of a group of theirs is from before, and may not be
 	// all.
-	open, unswept [adapters.Slots]bool
-	terms         [adapters.Slots]uint64 // of the lanes that are ours; see [adapters.ClaimRequest]
+	open, unread [adapters.Slots]bool
+	terms        [adapters.Slots]uint64 // of the lanes that are ours; see [adapters.ClaimRequest]
 
-	newest place // up to here rows have been read by age
-	latest place // of the newest row that was read; behind newest there may be others
-	sweep  sweep // the reading of everything
+	newest position // up to here rows have been read by age
+	latest position // of the newest row that was read; behind newest there may be others
+	round  round    // the reading of everything
 
 	contended int // so many claims are made row by row: others are at the table
 
-	// swept is when the newest row was created that was known as the last reading of
+	// readBefore is when the newest row was created that was known as the last reading of
 	// everything by age began. Rows that became visible later may be older than that, by as
 	// long as its transaction took.
-	swept int64
-	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
+	readBefore int64
+	left       map[string]int64 // the same for groups that were read later and have left the ring, by id
 
-	passed passed            // rows that no route matches
-	state  adapters.Coverage // of the claims so far
+	unmatched unmatched         // rows that no route matches
+	state     adapters.Coverage // of the claims so far
 
 	notesFrom string // the key of the last note that was looked at
 }
@@ -132,7 +132,7 @@ const leftMost = 100_000
 
 // queueText are the statements, once the types are known.
 type queueText struct {
-	everything, held string // of a sweep, the first page and after the last
+	everything, held string // of a round, the first page and after the last
 	first, next      string
 	latest, later    string
 	look             string
@@ -148,15 +148,15 @@ type queueText struct {
 	elsewhere        string // finds rows that other sessions have locked
 }
 
-// place is a row's place in the order of age.
-type place struct {
+// position is a row's position in the order of age.
+type position struct {
 	created int64
 	key     string
 	set     bool // false: before all rows
 }
 
-// since is when the place's row was created.
-func (p place) since() int64 {
+// since is when the position's row was created.
+func (p position) since() int64 {
 	if !p.set {
 		return unknownSince
 	}
@@ -174,7 +174,7 @@ func newQueueTable(table Table, layout *Layout) (*queueTable, error) {
 	t := &queueTable{
 		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: newSQL(name.Sanitize(), layout),
 		holds: map[string]*hold{}, held: map[string]int{},
-		known: map[string]*queueGroup{}, asleep: sleepers{groups: map[string]*sleeper{}}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
+		known: map[string]*queueGroup{}, asleep: sleepers{groups: map[string]*sleeper{}}, readBefore: unknownSince, left: map[string]int64{}, unmatched: newUnmatched(),
 	}
 	t.want(0, t.open, t.terms)
 	return t, nil
@@ -233,8 +233,8 @@ func (t *queueTable) enter(g *queueGroup) bool {
 	fresh := *g // a held row's group must not change with the ring's
 	fresh.ringing, fresh.looked, fresh.due = true, time.Time{}, time.Time{}
 	if t.aged {
-		seen := t.swept
-		if t.unswept[g.slot] {
+		seen := t.readBefore
+		if t.unread[g.slot] {
 			seen = unknownSince
 		}
 		if left, ok := t.left[g.id]; ok {
@@ -269,9 +269,9 @@ func (t *queueTable) leave(g *queueGroup, seen int64) {
 	}
 }
 
-// sweptUpTo notes that everything was read.
-func (t *queueTable) sweptUpTo(seen int64) {
-	t.swept, t.unswept = seen, [adapters.Slots]bool{}
+// roundEnded notes that everything was read.
+func (t *queueTable) roundEnded(seen int64) {
+	t.readBefore, t.unread = seen, [adapters.Slots]bool{}
 	maps.DeleteFunc(t.left, func(_ string, left int64) bool { return left <= seen })
 }
 

@@ -248,7 +248,7 @@ func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (cl
 	q.findLost()
 	c, t := q.newClaim(req), q.tables[0]
 	t.want(req.Wants, c.Slots, c.Terms)
-	s := &service{claim: c, table: t}
+	s := &tableClaim{claim: c, table: t}
 	for _, hot := range rows {
 		row, known := s.claimHot(hot)
 		switch {
@@ -262,7 +262,7 @@ func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (cl
 }
 
 // claimHot claims one row. Known is false for one that is not to be claimed any more: a claim has found it, or it has waited for too long.
-func (s *service) claimHot(hot *adapters.HotRow) (row *adapters.Row, known bool) {
+func (s *tableClaim) claimHot(hot *adapters.HotRow) (row *adapters.Row, known bool) {
 	q, t := s.q, s.table
 	g := t.group(hot.Group)
 	row = t.decode(&q.decoder, g, hot.Raw)
@@ -285,7 +285,7 @@ func (s *service) claimHot(hot *adapters.HotRow) (row *adapters.Row, known bool)
 }
 
 // first reports whether all that waited in the row's group is held in this session of the lane, or done. The caller has the queue's lock.
-func (s *service) first(g *queueGroup, hot *adapters.HotRow) bool {
+func (s *tableClaim) first(g *queueGroup, hot *adapters.HotRow) bool {
 	if !g.ordered() {
 		return true
 	}

@@ -39,10 +39,10 @@ type kind interface {
 
 	prepare(ctx context.Context, q *Queue, t *queueTable) error // finds what a claim needs
 	describe(ctx context.Context, q *Queue, conn *pgxpool.Conn, t *queueTable, indexes queueIndexes) error
-	args(s *service) []any // further parameters of a look
-	theirs(s *service, g *queueGroup, key string, claimed []byte) bool
-	failed(s *service, raw [][]byte) int // attempts, by the look
-	take(ctx context.Context, s *service) error
+	args(s *tableClaim) []any // further parameters of a look
+	theirs(s *tableClaim, g *queueGroup, key string, claimed []byte) bool
+	failed(s *tableClaim, raw [][]byte) int // attempts, by the look
+	take(ctx context.Context, s *tableClaim) error
 	owners(t *queueTable) owners
 	extend(ctx context.Context, q *Queue, e *extension) (lost []*adapters.Claim, err error)
 	recover(ctx context.Context, q *Queue, t *queueTable) (int, error)

@@ -51,7 +51,7 @@ func (e *laneEnv) claim(lanes []int) []*adapters.Row {
 
 // ration lets the reading of everything wait for its share of the time.
 func (e *laneEnv) ration() {
-	e.table.sweep.credit, e.table.sweep.read, e.table.sweep.took = 0, time.Now(), time.Minute
+	e.table.round.credit, e.table.round.read, e.table.round.took = 0, time.Now(), time.Minute
 }
 
 func idsOf(rows []*adapters.Row) (ids []string) {
@@ -123,8 +123,8 @@ func TestG13_ALaneThatOpensIsReadFromTheBeginning(t *testing.T) {
 			t.Fatalf("claimed %v of a lane that is not ours", idsOf(got))
 		}
 	}
-	s, called := &e.table.sweep, time.Now()
-	s.midway, s.began, s.place = true, time.Now(), e.table.latest // past the row
+	s, called := &e.table.round, time.Now()
+	s.midway, s.began, s.position = true, time.Now(), e.table.latest // past the row
 	e.wants = 2
 	var got []string
 	for len(got) == 0 && e.q.Coverage().Since.Before(called) {
@@ -146,7 +146,7 @@ func TestG7_GroupsOfOtherLanesAreNotRemembered(t *testing.T) {
 	lanes := []int{0, 1, 2, 3}
 	check := func(when string, want []int) {
 		t.Helper()
-		n := len(e.table.ring) + len(e.table.passed.shut)
+		n := len(e.table.ring) + len(e.table.unmatched.shut)
 		for _, g := range e.table.ring {
 			if !slices.Contains(want, g.slot) {
 				t.Errorf("%s group %s of lane %d is in the ring", when, g.name, g.slot)

@@ -11,8 +11,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// service is a claim of one table.
-type service struct {
+// tableClaim is a claim of one table.
+type tableClaim struct {
 	*claim
 	table  *queueTable
 	began  time.Time
@@ -38,22 +38,22 @@ type picked struct {
 // visit is a group's turn.
 type visit struct {
 	group   *queueGroup
-	share   int   // rows that it may get
-	known   int64 // when the newest row was created that was known as it began
-	got     int   // rows that were picked
-	before  int   // and how many of them before the last look
-	after   place // rows up to here have been looked at
-	blocked int64 // when the first row was created that another process holds: nothing since then can be claimed
-	limit   int   // of the last look
-	least   int   // of the next one, when the last one brought nothing
-	begun   int64 // when the first row was created that was looked at
-	stays   bool  // it has unfinished rows that are not ours
-	first   int64 // when the first of those was created
-	idle    bool  // it got nothing only because others had everything
+	share   int      // rows that it may get
+	known   int64    // when the newest row was created that was known as it began
+	got     int      // rows that were picked
+	before  int      // and how many of them before the last look
+	after   position // rows up to here have been looked at
+	blocked int64    // when the first row was created that another process holds: nothing since then can be claimed
+	limit   int      // of the last look
+	least   int      // of the next one, when the last one brought nothing
+	begun   int64    // when the first row was created that was looked at
+	stays   bool     // it has unfinished rows that are not ours
+	first   int64    // when the first of those was created
+	idle    bool     // it got nothing only because others had everything
 
 	capped bool   // it had its share, and may have more
 	rest   bool   // it has rows that could be claimed
-	waits  uint64 // its first row is not due: the version of that; see [passed.name]
+	waits  uint64 // its first row is not due: the version of that; see [unmatched.name]
 }
 
 // keep notes an unfinished row that is not ours.
@@ -63,11 +63,11 @@ func (v *visit) keep(created int64) {
 	}
 }
 
-func (s *service) room() bool { return len(s.picked) < s.want && !s.full }
+func (s *tableClaim) room() bool { return len(s.picked) < s.want && !s.full }
 
 // next returns the groups to look at: those whose look has not reached the end,
 // then those at the front of the ring.
-func (s *service) next(n int) []*visit {
+func (s *tableClaim) next(n int) []*visit {
 	visits := s.again
 	s.again = nil
 	var waiting []*queueGroup
@@ -84,7 +84,7 @@ func (s *service) next(n int) []*visit {
 		return visits
 	}
 	rest, n := s.want-len(s.picked), len(waiting)
-	share := (rest + n - 1) / n // in a round with many groups only a few rows: the others had less than their turn
+	share := (rest + n - 1) / n // of many groups only a few rows each: those before had less than their share
 	if eligible > n {
 		share = min(share, s.turn)
 	}
@@ -98,7 +98,7 @@ func (s *service) next(n int) []*visit {
 }
 
 // allowed is how many further rows of a group the request allows.
-func (s *service) allowed(g *queueGroup) int {
+func (s *tableClaim) allowed(g *queueGroup) int {
 	if s.req.PerGroup <= 0 || !g.ordered() {
 		return math.MaxInt32
 	}
@@ -107,7 +107,7 @@ func (s *service) allowed(g *queueGroup) int {
 
 // second gives the groups that had their share another one, because no other
 // group needs it.
-func (s *service) second() []*visit {
+func (s *tableClaim) second() []*visit {
 	visits := s.capped
 	s.capped = nil
 	kept := visits[:0]
@@ -122,19 +122,19 @@ func (s *service) second() []*visit {
 }
 
 // look reads what is unfinished in the groups and picks rows.
-func (s *service) look(ctx context.Context, visits []*visit) error {
+func (s *tableClaim) look(ctx context.Context, visits []*visit) error {
 	began, picked := time.Now(), len(s.picked)
 	s.walked = 0
 	if err := s.lookAt(ctx, visits); err != nil {
 		return err
 	}
 	if s.walked > 0 && len(s.picked) == picked {
-		s.table.sweep.charge(time.Since(began))
+		s.table.round.charge(time.Since(began))
 	}
 	return nil
 }
 
-func (s *service) lookAt(ctx context.Context, visits []*visit) error {
+func (s *tableClaim) lookAt(ctx context.Context, visits []*visit) error {
 	seen := s.see(visits)
 	args := append(s.lookArgs(visits), s.table.sql.kind.args(s)...)
 	rows, err := s.q.pool.Query(ctx, s.table.text.look, append(args, seen.budget)...)
@@ -163,7 +163,7 @@ func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 }
 
 // see prepares for what a look returns: no more than fits, and never nothing.
-func (s *service) see(visits []*visit) *seen {
+func (s *tableClaim) see(visits []*visit) *seen {
 	seen := &seen{counts: make([]int, len(visits)), ends: make([]bool, len(visits)), budget: s.budget()}
 	for _, v := range visits {
 		v.limit = max(v.share-v.got+s.q.heldIn(s.table, v.group)+1, v.least) // which reports whether there is more
@@ -176,7 +176,7 @@ func (s *service) see(visits []*visit) *seen {
 }
 
 // lookArgs are the arrays of a look.
-func (s *service) lookArgs(visits []*visit) []any {
+func (s *tableClaim) lookArgs(visits []*visit) []any {
 	var names, nulls, since, after, limits wire.Array
 	for _, v := range visits {
 		g := v.group
@@ -231,7 +231,7 @@ var errLookOrder = errors.New("the server returned rows in another order than th
 
 // budget is how many bytes of payload a look may return: what fits. It always
 // returns one row.
-func (s *service) budget() int64 {
+func (s *tableClaim) budget() int64 {
 	if s.req.Bytes <= 0 {
 		return math.MaxInt64
 	}
@@ -240,8 +240,8 @@ func (s *service) budget() int64 {
 
 // consider decides about one row. It ends the visit when nothing behind the row
 // can be claimed now.
-func (s *service) consider(v *visit, raw [][]byte) (end bool) {
-	at := place{created: wire.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
+func (s *tableClaim) consider(v *visit, raw [][]byte) (end bool) {
+	at := position{created: wire.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
 	v.begun = min(v.begun, at.created)
 	if raw[lookHeld][0] != 0 {
 		if v.group.ordered() && s.table.sql.kind.theirs(s, v.group, at.key, raw[lookClaimed]) {
@@ -265,12 +265,12 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 }
 
 // offer picks a row that waits, or notes what keeps it from being picked.
-func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
+func (s *tableClaim) offer(v *visit, raw [][]byte, at position) (end bool) {
 	if s.Absent[queue.RowKey{Table: s.table.name, Key: at.key}] {
 		v.keep(at.created)
 		return false
 	}
-	if s.table.passed.has(raw[lookID], raw[lookTID]) {
+	if s.table.unmatched.has(raw[lookID], raw[lookTID]) {
 		s.walked++
 		return false
 	}
@@ -278,14 +278,14 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	if !s.Slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
 		later := !s.Slots[row.Slot] || s.req.Later == nil || s.req.Later(row)
 		s.walked++
-		s.table.pass(v.group, raw[lookID], raw[lookTID], at.created, later)
+		s.table.skip(v.group, raw[lookID], raw[lookTID], at.created, later)
 		return false
 	}
 	switch wait := float64FromBinary(raw[lookWait]); {
 	case wait > 0:
 		v.group.again(time.Duration(min(wait, 3600) * float64(time.Second)))
 		if v.group.ordered() && !v.stays && s.q.recent.Load() == 0 { // otherwise it may wait for the hot path alone
-			v.waits = s.table.passed.name(raw[lookID], wire.TIDFromBinary(raw[lookTID]))
+			v.waits = s.table.unmatched.name(raw[lookID], wire.TIDFromBinary(raw[lookTID]))
 		}
 		v.keep(at.created)
 		return v.group.ordered()
@@ -303,7 +303,7 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	return true
 }
 
-func (s *service) pick(p picked) {
+func (s *tableClaim) pick(p picked) {
 	p.visit.got++
 	s.perGroup[p.visit.group.key]++
 	s.bytes += int64(len(p.row.Payload))
@@ -312,7 +312,7 @@ func (s *service) pick(p picked) {
 
 // conclude says whether a group is to be looked at further now, and whether it
 // stays in the ring.
-func (s *service) conclude(v *visit, i int, seen *seen) {
+func (s *tableClaim) conclude(v *visit, i int, seen *seen) {
 	cut := seen.bytes >= seen.budget && i >= seen.last
 	switch {
 	case seen.ends[i]: // and it stays, for the row that ended it

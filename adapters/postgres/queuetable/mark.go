@@ -31,7 +31,7 @@ var takeAllOptions = pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE
 	"SET LOCAL idle_in_transaction_session_timeout = '10s'"}
 
 // take claims what was picked.
-func (marking) take(ctx context.Context, s *service) error {
+func (marking) take(ctx context.Context, s *tableClaim) error {
 	s.mark = s.q.nextMark()
 	marks, err := s.takeAll(ctx)
 	if err == nil && marks == nil {
@@ -39,7 +39,7 @@ func (marking) take(ctx context.Context, s *service) error {
 	}
 	if err != nil {
 		if outcomeUnknown(err) {
-			s.noteUnknown()
+			s.keepUnknown()
 		}
 		return err
 	}
@@ -69,7 +69,7 @@ type mark struct {
 
 // takeFree claims rows that are not locked: of each group what is before the first row
 // of another.
-func (s *service) takeFree(ctx context.Context) ([]mark, error) {
+func (s *tableClaim) takeFree(ctx context.Context) ([]mark, error) {
 	tids, keys := s.takeVersions()
 	var groups, places wire.Array
 	number := map[*visit]int{}
@@ -92,7 +92,7 @@ func (s *service) takeFree(ctx context.Context) ([]mark, error) {
 // takeAll claims many rows without locking them first, if it gets them all: nothing
 // is claimed behind a row that is another's. Otherwise it claims nothing, returns
 // nil, and is not tried for a while.
-func (s *service) takeAll(ctx context.Context) ([]mark, error) {
+func (s *tableClaim) takeAll(ctx context.Context) ([]mark, error) {
 	if len(s.picked) < s.q.takeAllRows {
 		return nil, nil
 	}
@@ -120,7 +120,7 @@ func (s *service) takeAll(ctx context.Context) ([]mark, error) {
 var errContended = errors.New("another process changed the rows")
 
 // takeVersions are the arrays of the versions that were looked at.
-func (s *service) takeVersions() (places, keys string) {
+func (s *tableClaim) takeVersions() (places, keys string) {
 	tidArray, keyArray := wire.NewArray(len(s.picked), tidBytes), wire.NewArray(len(s.picked), keyBytes)
 	for _, p := range s.picked {
 		tidArray.TID(p.tid)
@@ -130,7 +130,7 @@ func (s *service) takeVersions() (places, keys string) {
 }
 
 // marks reads what a statement has claimed.
-func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
+func (s *tableClaim) marks(rows pgx.Rows, err error) ([]mark, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
 }
 
 // hold turns a picked row into a claimed one. The caller has the queue's lock.
-func (s *service) hold(p picked, h *hold, attempts int) *adapters.Row {
+func (s *tableClaim) hold(p picked, h *hold, attempts int) *adapters.Row {
 	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
 	p.row.Claim = &adapters.Claim{Table: s.table.name, Key: p.row.ID, Token: h.token, Attempts: attempts}
 	s.table.hold(p.row.ID, h)
@@ -184,13 +184,13 @@ func (marking) describe(context.Context, *Queue, *pgxpool.Conn, *queueTable, que
 	return nil
 }
 
-func (marking) args(*service) []any { return nil }
+func (marking) args(*tableClaim) []any { return nil }
 
-func (marking) theirs(s *service, _ *queueGroup, key string, claimed []byte) bool {
+func (marking) theirs(s *tableClaim, _ *queueGroup, key string, claimed []byte) bool {
 	return claimed == nil || !s.q.ours(s.table, key, wire.Int64FromBinary(claimed))
 }
 
-func (marking) failed(*service, [][]byte) int { return 0 } // the claim reads it
+func (marking) failed(*tableClaim, [][]byte) int { return 0 } // the claim reads it
 
 func (marking) deliversBeside(Fence) bool { return true }
 

@@ -140,8 +140,8 @@ func (s *settling) endNotes(batch *pgx.Batch) {
 	}
 }
 
-// sweepNotes deletes notes whose rows others have made final, deleted or sent again: a page of them in each call.
-func (q *Queue) sweepNotes(ctx context.Context, t *queueTable) error {
+// expireNotes deletes notes whose rows others have made final, deleted or sent again: a page of them in each call.
+func (q *Queue) expireNotes(ctx context.Context, t *queueTable) error {
 	if !t.sql.layout.Noted() {
 		return nil
 	}

@@ -125,7 +125,7 @@ func TestG3_NotesAreFenced(t *testing.T) {
 	e.wantNotes("1 1 new; 2 1 new")
 }
 
-// What others do to a row ends its note: at once for a row that they send again, and with the next sweeps for those that they finish or delete.
+// What others do to a row ends its note: at once for a row that they send again, and with the next rounds for those that they finish or delete.
 func TestNotesFollowForeignHands(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).yantra(t)
@@ -162,7 +162,7 @@ func TestNotesFollowForeignHands(t *testing.T) {
 	}
 }
 
-// A dead row that somebody makes wait again before a sweep begins anew: its note is not that of a row that waits.
+// A dead row that somebody makes wait again before a round begins anew: its note is not that of a row that waits.
 func TestADeadRowThatWaitsAgainBeginsAnew(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).yantra(t)

@@ -234,7 +234,7 @@ func TestG8_ClaimsAreFlatUnderAnOldSnapshot(t *testing.T) {
 	for round := range 6 {
 		const rows = 4000 // of 4 seconds
 		e.fill(table, rows, 20, "PENDING")
-		total, done, everything := 0, 0, &e.q.tables[0].sweep
+		total, done, everything := 0, 0, &e.q.tables[0].round
 		for done < rows || everything.whole.IsZero() {
 			// How often everything is read depends on how long it takes: here once.
 			if everything.credit = time.Hour; round > 0 {

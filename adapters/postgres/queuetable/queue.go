@@ -89,6 +89,7 @@ type Config struct {
 // outlive it.
 type Queue struct {
 	adapters.Waker
+	pg.Transactions
 	waker   *wake.Waker
 	pool    *pgxpool.Pool
 	tx      pg.Deliveries
@@ -103,11 +104,11 @@ type Queue struct {
 
 	// claiming is held while rows are claimed and while rows are put back: a row
 	// that is put back must not be overtaken by a claim that is under way.
-	claiming sync.Mutex
-	first    int // the table that is served first, in turn
-	decoder  wire.Decoder
-	mark     int             // of the last claim
-	unknown  []*unknownClaim // what may have been claimed
+	claiming        sync.Mutex
+	first           int // the table that is served first, in turn
+	decoder         wire.Decoder
+	mark            int             // of the last claim
+	unknownOutcomes []*unknownClaim // what may have been claimed
 
 	mu     sync.Mutex  // guards what follows, and what the tables say that it does
 	lost   []lostClaim // claims that were lost since the last Claim
@@ -184,7 +185,7 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 	}
 	q.open, q.end = context.WithCancel(context.WithoutCancel(ctx))
 	q.pool, q.waker = pool, wake.New(cfg.Wake, pool, q.log, q.identifiers()...)
-	q.Waker = q.waker
+	q.Waker, q.Transactions = q.waker, pg.Transactions{Pool: pool}
 	return q, nil
 }
 

@@ -50,7 +50,7 @@ func (f Fence) of(table pgx.Identifier) pgx.Identifier {
 func (q *Queue) SkipRecent(age time.Duration) { q.recent.Store(int64(age)) }
 
 // args are the rows that are held, as the keys of a JSON object, and how old a row has to be, in seconds.
-func (remembering) args(s *service) []any {
+func (remembering) args(s *tableClaim) []any {
 	var keys strings.Builder
 	keys.WriteByte('{')
 	s.q.mu.Lock()
@@ -109,19 +109,19 @@ func (remembering) attempts(q *queueSQL) string {
 
 // theirs reports whether a row that is held is that of a session of its lane that has ended. Its result is still to be written, and may be
 // refused.
-func (remembering) theirs(s *service, g *queueGroup, key string, _ []byte) bool {
+func (remembering) theirs(s *tableClaim, g *queueGroup, key string, _ []byte) bool {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	h := s.table.holds[key]
 	return h != nil && h.term != s.Terms[g.slot]
 }
 
-func (remembering) failed(s *service, raw [][]byte) int {
+func (remembering) failed(s *tableClaim, raw [][]byte) int {
 	return int(wire.Int32FromBinary(raw[lookExtra+len(s.table.sql.layout.Headers)]))
 }
 
 // take remembers the picked rows.
-func (remembering) take(_ context.Context, s *service) error {
+func (remembering) take(_ context.Context, s *tableClaim) error {
 	now := time.Now()
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
@@ -154,7 +154,7 @@ func (remembering) deliversBeside(f Fence) bool { return f.Here }
 
 // recover deletes notes that are not needed any more: no row is marked.
 func (remembering) recover(ctx context.Context, q *Queue, t *queueTable) (int, error) {
-	return 0, q.sweepNotes(ctx, t)
+	return 0, q.expireNotes(ctx, t)
 }
 
 // findFence looks up the table with the epochs, once: the state store has made it before a lane is

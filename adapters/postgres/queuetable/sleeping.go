@@ -18,9 +18,9 @@ const sleepersMost = 1 << 18
 // sleeper is a group whose first row is not due. Its since is that of the row.
 type sleeper struct {
 	*queueGroup
-	first uint64    // the version of the row; see [passed.name]
+	first uint64    // the version of the row; see [unmatched.name]
 	until time.Time // when it is due
-	sweep uint32    // of the reading of everything that has seen it last, or of the one under way as it fell asleep
+	round uint32    // of the reading of everything that has seen it last, or of the one under way as it fell asleep
 }
 
 // sleepers are the sleeping groups of a table. The heap has those that were woken, too, until their time comes.
@@ -49,7 +49,7 @@ func (t *queueTable) sleep(v *visit) {
 		return
 	}
 	t.leave(v.group, v.known)
-	s := &sleeper{v.group, v.waits, v.group.due, t.passed.sweep}
+	s := &sleeper{v.group, v.waits, v.group.due, t.unmatched.round}
 	t.asleep.groups[s.id] = s
 	heap.Push(&t.asleep.order, s)
 }
@@ -66,7 +66,7 @@ func (t *queueTable) wakeDue(now time.Time) {
 // wakeChanged puts the groups into the ring whose first row the reading of everything that has come to its end has not seen.
 func (t *queueTable) wakeChanged() {
 	for _, s := range t.asleep.groups {
-		if s.sweep != t.passed.sweep {
+		if s.round != t.unmatched.round {
 			t.enter(s.queueGroup)
 		}
 	}
@@ -78,9 +78,9 @@ func (t *queueTable) sleeps(group *string, key, at []byte) bool {
 		return false
 	}
 	s := t.asleep.groups[t.group(group).id]
-	if s == nil || s.first != t.passed.name(key, wire.TIDFromBinary(at)) {
+	if s == nil || s.first != t.unmatched.name(key, wire.TIDFromBinary(at)) {
 		return false
 	}
-	s.sweep = t.passed.sweep
+	s.round = t.unmatched.round
 	return true
 }

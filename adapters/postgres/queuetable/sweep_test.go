@@ -49,7 +49,7 @@ func TestG2_WhatOthersHoldEndsAGroupAfterASweep(t *testing.T) {
 	table, known := e.tables[0].Name, q.tables[0]
 	e.fillAround(table, backlog)
 	e.hold(table)
-	for done := 0; done < backlog-1 || known.swept == unknownSince; {
+	for done := 0; done < backlog-1 || known.readBefore == unknownSince; {
 		keys, _ := e.take(q, adapters.ClaimRequest{Limit: 500})
 		done += len(keys)
 	}
@@ -80,17 +80,17 @@ func TestG2_ASweepFindsWhatIsClaimedBetweenItsPages(t *testing.T) {
 	e.fillAround(table, 3*newestPage)
 	pgtest.Must(t, q.describe(e.ctx, known))
 	d := discovery{q: q, table: known}
-	sweep := func() {
-		_, err := d.sweepPage(e.ctx)
+	round := func() {
+		_, err := d.roundPage(e.ctx)
 		pgtest.Must(t, err)
 	}
-	sweep()
+	round()
 	if known.known["=held"] != nil {
 		t.Fatal("the row is on the first page, so that this shows nothing")
 	}
 	e.hold(table)
-	for known.sweep.midway {
-		sweep()
+	for known.round.midway {
+		round()
 	}
 	if known.known["=held"] == nil {
 		t.Error("everything was read, and the group of a row that somebody claimed meanwhile is not known")

@@ -240,7 +240,7 @@ func TestG2_ALaneOfANewTermIsReadFromItsBeginning(t *testing.T) {
 	claim := func(term uint64) []string {
 		t.Helper()
 		// Reading everything is out of turn, as it is behind much work.
-		q.tables[0].sweep.read, q.tables[0].sweep.credit = time.Now().Add(time.Hour), 0
+		q.tables[0].round.read, q.tables[0].round.credit = time.Now().Add(time.Hour), 0
 		rows, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Terms: terms(term), Wants: term, Limit: 10})
 		pgtest.Must(t, err)
 		got := ids(rows)

@@ -262,7 +262,7 @@ func TestG2_ARowThatBecameVisibleLateIsNotOvertaken(t *testing.T) {
 				t.Fatalf("lost %s", lost)
 			}
 			claimAll(t, q) // reads everything again, and knows that there is nothing
-			s := &q.tables[0].sweep
+			s := &q.tables[0].round
 			s.read, s.took = time.Now(), time.Hour // so the next time is far away
 
 			e.pending("older", "group", took)
@@ -285,7 +285,7 @@ func TestG2_AClaimThatFailedIsNotOvertaken(t *testing.T) {
 	e.pending("known", "other", "0 s")
 	settleAll(t, q, claimAll(t, q))
 	e.pending("older", "group", "1 min")
-	s := &q.tables[0].sweep
+	s := &q.tables[0].round
 	s.took = 0 // so the next time is now
 	m.before = func() {
 		e.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity

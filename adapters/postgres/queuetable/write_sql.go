@@ -39,7 +39,7 @@ RETURNING p.n::int, ` + q.marked())
 
 // takeAll claims rows in the version that was looked at, without locking them
 // first, which is a quarter of what a claim costs the server. It is right only when
-// it gets all of them: see [service.takeAll]. Parameters, arrays with one entry per
+// it gets all of them: see [tableClaim.takeAll]. Parameters, arrays with one entry per
 // row: the version's place in the table, key; and the claim's mark.
 func (q *queueSQL) takeAll() string {
 	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$3") + q.taken() + `

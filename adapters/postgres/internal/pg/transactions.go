@@ -44,6 +44,24 @@ WHERE a.datname = current_database() AND ` + transactionID + ` = $1 AND ` + othe
 // may have other such values in it: all that follows counts.
 var literals = regexp.MustCompile(`(?is)\bE'(?:[^'\\]|\\.)*(?:'|$)|'[^']*(?:'|$)|\$(?:[A-Za-z_]\w*)?\$.*`)
 
+// Transactions implements [adapters.TransactionLister] for a database. Sources and queues embed it.
+type Transactions struct{ Pool *pgxpool.Pool }
+
+// ExamineOpen implements [adapters.TransactionLister].
+func (t Transactions) ExamineOpen(ctx context.Context) []adapters.Finding {
+	return ExamineOpen(ctx, t.Pool)
+}
+
+// OpenTransactions implements [adapters.TransactionLister].
+func (t Transactions) OpenTransactions(ctx context.Context) ([]adapters.OpenTransaction, error) {
+	return OpenTransactions(ctx, t.Pool)
+}
+
+// EndTransaction implements [adapters.TransactionLister].
+func (t Transactions) EndTransaction(ctx context.Context, id string) (bool, error) {
+	return EndTransaction(ctx, t.Pool, id)
+}
+
 // OpenTransactions implements the method of [adapters.TransactionLister].
 func OpenTransactions(ctx context.Context, pool *pgxpool.Pool) ([]adapters.OpenTransaction, error) {
 	rows, err := pool.Query(ctx, transactionsSQL, longOpen.Seconds())

@@ -23,14 +23,14 @@ import (
 // database that it does not belong to.
 type Reader struct {
 	adapters.Waker
-	Listening *wake.Waker
-	kind      Layout
-	Pool      *pgxpool.Pool  // for everything but reading rows
-	Table     string         // as configured, for people
-	Name      pgx.Identifier // with its schema, after Find
-	Quoted    string         // likewise, as in SQL
-	Log       *slog.Logger
-	closing   sync.WaitGroup // connections being closed
+	pg.Transactions // its Pool is for everything but reading rows
+	Listening       *wake.Waker
+	kind            Layout
+	Table           string         // as configured, for people
+	Name            pgx.Identifier // with its schema, after Find
+	Quoted          string         // likewise, as in SQL
+	Log             *slog.Logger
+	closing         sync.WaitGroup // connections being closed
 
 	location pg.Location
 
@@ -46,6 +46,7 @@ type Reader struct {
 // SourceMethods are the methods of a source that are the same for all layouts.
 type SourceMethods interface {
 	adapters.Waker
+	adapters.TransactionLister
 	adapters.SnapshotComparer
 	Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error)
 	Validate(ctx context.Context, c adapters.Cursor) error
@@ -109,7 +110,7 @@ func New(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wake.Mode, 
 	log = cmp.Or(log, slog.Default())
 	w := wake.New(mode, pool, log, name)
 	return &Reader{
-		Waker: w, Listening: w, kind: layout, Pool: pool, Table: table, Log: log,
+		Waker: w, Listening: w, kind: layout, Transactions: pg.Transactions{Pool: pool}, Table: table, Log: log,
 		location: pg.Location{Name: name}, Decoder: wire.Decoder{Table: table, MaxRow: maxRow},
 	}
 }

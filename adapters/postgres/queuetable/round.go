@@ -24,7 +24,7 @@ func (q *Queue) Coverage() adapters.Coverage {
 	states := make([]adapters.Coverage, len(q.tables))
 	for i, t := range q.tables {
 		states[i] = t.state
-		states[i].Unwanted = t.passed.never
+		states[i].Unwanted = t.unmatched.never
 	}
 	return queue.Looked(states...)
 }
@@ -35,7 +35,7 @@ func (g *queueGroup) again(pause time.Duration) {
 }
 
 // end says whether a group stays in the ring.
-func (s *service) end(v *visit) {
+func (s *tableClaim) end(v *visit) {
 	if !v.stays {
 		s.table.leave(v.group, v.known)
 		return
@@ -49,7 +49,7 @@ func (s *service) end(v *visit) {
 // suspend ends the visits that brought nothing for long, so that the claim comes to
 // an end. The next one goes on there; because it begins by the margin further
 // ahead, only those end that have come further than that.
-func (s *service) suspend() {
+func (s *tableClaim) suspend() {
 	kept := s.again[:0]
 	for _, v := range s.again {
 		if v.after.created-v.begun <= queueMargin.Microseconds() {
@@ -62,17 +62,17 @@ func (s *service) suspend() {
 	s.again = kept
 }
 
-// looked says how much has been looked at after a claim that brought nothing: the
+// cover says how much has been read after a claim that brought nothing: the
 // groups that are in the ring, and whatever the latest reading of everything
 // found, because that has put it there.
-func (s *service) looked() {
+func (s *tableClaim) cover() {
 	t := s.table
-	l := adapters.Coverage{Since: s.began, Next: t.sweep.next(t.share())}
-	if len(t.ring) == 0 && t.sweep.credit > 0 {
+	l := adapters.Coverage{Since: s.began, Next: t.round.next(t.share())}
+	if len(t.ring) == 0 && t.round.credit > 0 {
 		l.Next = s.began
 	}
-	if t.sweep.whole.Before(l.Since) {
-		l.Since = t.sweep.whole
+	if t.round.whole.Before(l.Since) {
+		l.Since = t.round.whole
 	}
 	for _, g := range t.ring {
 		if !s.eligible(g) || s.allowed(g) == 0 {
@@ -90,56 +90,56 @@ func (s *service) looked() {
 }
 
 const (
-	// sweepShare bounds the share of time that goes into reading everything while
+	// roundShare bounds the share of time that goes into reading everything while
 	// there is other work: one part of so many.
-	sweepShare = 20
+	roundShare = 20
 
 	// idleShare is what this becomes while many groups wait for a time: one more part for each so many.
 	idleShare       = 100
 	sleepersOfShare = 1000
 
-	// sweepCredit is for how long everything may be read without being rationed when
+	// roundCredit is for how long everything may be read without being rationed when
 	// there is nothing else to do. It comes back with the share of the time that was not used.
-	sweepCredit = 500 * time.Millisecond
+	roundCredit = 500 * time.Millisecond
 )
 
-// sweep is where the reading of everything unfinished stands. By age it is at a
-// place, by name in the walk of one status at a group.
-type sweep struct {
-	known  int64     // when the latest row was created that was known as it began; by age only
-	began  time.Time // when it began
-	whole  time.Time // when the latest one began that has come to its end
-	place  place
-	status int
-	name   string
-	midway bool          // not at the beginning
-	read   time.Time     // when the last page was
-	took   time.Duration // and how long
-	credit time.Duration // for which nothing is rationed
-	rows   int           // of the next page
-	warned bool
+// round is where the reading of everything unfinished stands. By age it is at a
+// position, by name in the walk of one status at a group.
+type round struct {
+	known    int64     // when the latest row was created that was known as it began; by age only
+	began    time.Time // when it began
+	whole    time.Time // when the latest one began that has come to its end
+	position position
+	status   int
+	name     string
+	midway   bool          // not at the beginning
+	read     time.Time     // when the last page was
+	took     time.Duration // and how long
+	credit   time.Duration // for which nothing is rationed
+	rows     int           // of the next page
+	warned   bool
 }
 
 // due reports whether the next page would keep to its share of the time.
-func (s *sweep) due(share int) bool { return !time.Now().Before(s.next(share)) }
+func (s *round) due(share int) bool { return !time.Now().Before(s.next(share)) }
 
 // next is when the next page is due.
-func (s *sweep) next(share int) time.Time { return s.read.Add(time.Duration(share-1) * s.took) }
+func (s *round) next(share int) time.Time { return s.read.Add(time.Duration(share-1) * s.took) }
 
 // restart begins the reading of everything anew.
-func (s *sweep) restart() { s.place, s.status, s.name, s.midway = place{}, 0, "", false }
+func (s *round) restart() { s.position, s.status, s.name, s.midway = position{}, 0, "", false }
 
 // spent takes note of what a page cost, of which one part of share is free.
-func (s *sweep) spent(began time.Time, share int) {
-	earned := min(began.Sub(s.read)/time.Duration(share-1), sweepCredit)
+func (s *round) spent(began time.Time, share int) {
+	earned := min(began.Sub(s.read)/time.Duration(share-1), roundCredit)
 	s.read, s.took = time.Now(), time.Since(began)
-	s.credit = min(s.credit+earned, sweepCredit) - s.took
+	s.credit = min(s.credit+earned, roundCredit) - s.took
 }
 
 // charge takes note of time that was spent in vain on looking at what a page has
 // found: rows that no route matches, too many to be remembered.
-func (s *sweep) charge(took time.Duration) {
-	s.took, s.credit = max(s.took, min(s.took+took, slowSweep)), max(s.credit-took, -sweepCredit)
+func (s *round) charge(took time.Duration) {
+	s.took, s.credit = max(s.took, min(s.took+took, slowRound)), max(s.credit-took, -roundCredit)
 }
 
 // share is which part of the time goes into reading everything when nothing else
@@ -148,5 +148,5 @@ func (t *queueTable) share() int {
 	if !t.aged {
 		return 2 // there is no other way to find work
 	}
-	return min(sweepShare+len(t.asleep.groups)/sleepersOfShare, idleShare)
+	return min(roundShare+len(t.asleep.groups)/sleepersOfShare, idleShare)
 }

@@ -50,25 +50,25 @@ func outcomeUnknown(err error) bool {
 	return err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !pgconn.SafeToRetry(err)
 }
 
-// noteUnknown remembers the rows that a claim may have taken.
-func (s *service) noteUnknown() {
+// keepUnknown remembers the rows that a claim may have taken.
+func (s *tableClaim) keepUnknown() {
 	keys := make([]string, len(s.picked))
 	for i, p := range s.picked {
 		keys[i] = p.row.ID
 	}
-	if len(s.q.unknown) == unknownClaimsMost {
-		s.q.unknown = s.q.unknown[1:]
+	if len(s.q.unknownOutcomes) == unknownClaimsMost {
+		s.q.unknownOutcomes = s.q.unknownOutcomes[1:]
 	}
-	s.q.unknown = append(s.q.unknown, &unknownClaim{table: s.table, mark: s.mark, keys: keys, at: time.Now()})
+	s.q.unknownOutcomes = append(s.q.unknownOutcomes, &unknownClaim{table: s.table, mark: s.mark, keys: keys, at: time.Now()})
 }
 
 // findUnknown puts back what claims took whose outcome is not known. The server
 // may have been slower than the next claim, so it is done again with each Recover until the
 // rows would count as stuck anyway. The caller has claiming.
 func (q *Queue) findUnknown(ctx context.Context, again bool) error {
-	kept := q.unknown[:0]
+	kept := q.unknownOutcomes[:0]
 	var failed error
-	for _, u := range q.unknown {
+	for _, u := range q.unknownOutcomes {
 		if failed == nil && (again || !u.looked) {
 			failed = q.putBackUnknown(ctx, u)
 			u.looked = failed == nil
@@ -77,8 +77,8 @@ func (q *Queue) findUnknown(ctx context.Context, again bool) error {
 			kept = append(kept, u)
 		}
 	}
-	clear(q.unknown[len(kept):])
-	q.unknown = kept
+	clear(q.unknownOutcomes[len(kept):])
+	q.unknownOutcomes = kept
 	return failed
 }
 

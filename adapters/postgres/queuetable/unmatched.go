@@ -12,15 +12,15 @@ import (
 // are looked at again by each reading of everything.
 const passedMost = 1 << 18
 
-// passed remembers the rows of a table that were looked at and that no claim
+// unmatched remembers the rows of a table that were looked at and that no claim
 // wants: those of no route, and those of lanes that are closed now. They are looked at
 // once, payloads included, and not by every claim. A row that is changed is another
 // one, because it gets another place in the table.
-type passed struct {
+type unmatched struct {
 	seed  maphash.Seed
 	wants uint64 // of the claims; see [adapters.ClaimRequest]
-	sweep uint32 // number of the latest reading of everything
-	rows  map[uint64]passedRow
+	round uint32 // number of the latest reading of everything
+	rows  map[uint64]unmatchedRow
 	never int // rows that are not wanted later either
 
 	// shut are the groups with rows that are wanted later. They come into the ring
@@ -29,43 +29,43 @@ type passed struct {
 	more bool // there are others, of which nothing is remembered
 }
 
-// passedRow is a row that no route matches.
-type passedRow struct {
-	sweep uint32 // in which it was seen
+// unmatchedRow is a row that no route matches.
+type unmatchedRow struct {
+	round uint32 // in which it was seen
 	later bool   // it is wanted when its lane opens
 }
 
-func newPassed() passed {
-	return passed{seed: maphash.MakeSeed(), rows: map[uint64]passedRow{}, shut: map[string]*queueGroup{}}
+func newUnmatched() unmatched {
+	return unmatched{seed: maphash.MakeSeed(), rows: map[uint64]unmatchedRow{}, shut: map[string]*queueGroup{}}
 }
 
 // name is short for a version of a row. That two have one name is so unlikely
 // (1 in 10^13 for a new row beside a million) that nothing is done about it.
-func (p *passed) name(key []byte, at wire.TID) uint64 {
+func (p *unmatched) name(key []byte, at wire.TID) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // spreads the place over all bits
 	return maphash.Bytes(p.seed, key) ^ (uint64(at.Block)<<16|uint64(at.Offset))*odd
 }
 
 // has reports whether a version of a row is passed over.
-func (p *passed) has(key, at []byte) bool {
+func (p *unmatched) has(key, at []byte) bool {
 	if len(p.rows) == 0 {
 		return false
 	}
 	name := p.name(key, wire.TIDFromBinary(at))
 	row, ok := p.rows[name]
-	if ok && row.sweep != p.sweep {
-		row.sweep = p.sweep
+	if ok && row.round != p.round {
+		row.round = p.round
 		p.rows[name] = row
 	}
 	return ok
 }
 
 // add passes over a row that was looked at.
-func (p *passed) add(key, at []byte, later bool) {
+func (p *unmatched) add(key, at []byte, later bool) {
 	if p.wants == 0 || len(p.rows) >= passedMost {
 		return
 	}
-	p.rows[p.name(key, wire.TIDFromBinary(at))] = passedRow{p.sweep, later}
+	p.rows[p.name(key, wire.TIDFromBinary(at))] = unmatchedRow{p.round, later}
 	if !later {
 		p.never++
 	}
@@ -73,12 +73,12 @@ func (p *passed) add(key, at []byte, later bool) {
 
 // clean forgets the rows that the reading of everything which has just ended did
 // not see: they were deleted, changed or finished elsewhere.
-func (p *passed) clean() {
-	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.sweep != p.sweep) })
+func (p *unmatched) clean() {
+	maps.DeleteFunc(p.rows, func(_ uint64, row unmatchedRow) bool { return p.gone(row, row.round != p.round) })
 }
 
 // gone returns gone, and counts a row that is.
-func (p *passed) gone(row passedRow, gone bool) bool {
+func (p *unmatched) gone(row unmatchedRow, gone bool) bool {
 	if gone && !row.later {
 		p.never--
 	}
@@ -94,7 +94,7 @@ func (t *queueTable) want(wants uint64, open [adapters.Slots]bool, terms [adapte
 		}
 	}
 	t.own(open, terms)
-	p := &t.passed
+	p := &t.unmatched
 	if wants == p.wants && wants != 0 {
 		return
 	}
@@ -104,10 +104,10 @@ func (t *queueTable) want(wants uint64, open [adapters.Slots]bool, terms [adapte
 	}
 	clear(p.shut)
 	if p.more {
-		t.sweep.restart()
+		t.round.restart()
 	}
 	p.more = false
-	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.later || wants == 0) })
+	maps.DeleteFunc(p.rows, func(_ uint64, row unmatchedRow) bool { return p.gone(row, row.later || wants == 0) })
 }
 
 // own takes note of the lanes that are ours from now on. Rows that another instance left
@@ -121,12 +121,12 @@ func (t *queueTable) own(open [adapters.Slots]bool, terms [adapters.Slots]uint64
 	wider, anew := false, [adapters.Slots]bool{}
 	for slot := range open {
 		if anew[slot] = open[slot] && (!t.open[slot] || terms[slot] != t.terms[slot]); anew[slot] {
-			t.unswept[slot], wider = true, true
+			t.unread[slot], wider = true, true
 		}
 	}
 	if t.open, t.terms = open, terms; wider {
 		clear(t.left)
-		t.sweep.restart()
+		t.round.restart()
 	}
 	for _, g := range t.ring {
 		if g.ordered() && (!open[g.slot] || anew[g.slot]) { // which is found again by the reading of everything
@@ -138,9 +138,9 @@ func (t *queueTable) own(open [adapters.Slots]bool, terms [adapters.Slots]uint64
 	t.rotate(nil)
 }
 
-// pass notes that no route matches a row of the group, now or ever.
-func (t *queueTable) pass(g *queueGroup, key, at []byte, created int64, later bool) {
-	p := &t.passed
+// skip notes that no route matches a row of the group, now or ever.
+func (t *queueTable) skip(g *queueGroup, key, at []byte, created int64, later bool) {
+	p := &t.unmatched
 	p.add(key, at, later)
 	if !later || p.wants == 0 {
 		return
