@@ -29,8 +29,8 @@ const (
 	WakeNotify = wake.Notify // by NOTIFY as well, on a connection of its own
 )
 
-// Open returns a pool of connections to a database for work beside the relay's,
-// as the relay itself would open them. It does not connect.
+// Open returns a pool of connections to a database for other work than the relay's,
+// opened as the relay opens them. It does not connect.
 func Open(ctx context.Context, url string, security TLS) (*pgxpool.Pool, error) {
 	c := pg.Connection{URL: url, TLS: security}
 	return c.Open(ctx)

@@ -20,7 +20,7 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a
 	if err != nil {
 		return a, 0, err
 	}
-	size := float64(firstRowBytes) // a fetch may run beside it
+	size := float64(firstRowBytes) // a fetch may run at the same time
 	f := s.newFetch(l, len(reads), &wire.Decoder{Table: s.base.Table, MaxRow: s.mapping.maxRow}, &size)
 	r, err := s.base.Open(ctx)
 	if err != nil {

@@ -48,7 +48,7 @@ const (
 	hotColumns
 )
 
-// hotSQL completes an INSERT, which stands for {insert}. Beside the rows it returns, in the snapshot that it has, what was inserted last into
+// hotSQL completes an INSERT, which stands for {insert}. Besides the rows it returns, in the snapshot that it has, what was inserted last into
 // their slots, by the index (slot, xid, position): transaction, position, and whether it is of the row's group. Transaction ids that do not exist yet
 // (restored, or written by hand) are left out, or nothing else would be seen.
 //
@@ -160,7 +160,7 @@ func (h *hotRead) Inserted(c []*string) (row adapters.HotLogRow, slot int, ok bo
 	return adapters.HotLogRow{Row: decoded, XID: *c[hotXID], Place: *c[hotPlace], Follows: before.taken}, slot, true
 }
 
-// row makes of the columns what a read makes of the row, which it is left to if there is any doubt.
+// row converts the columns to the row as a read returns it. In doubt it returns an error, and the row is left to the read.
 func (h *hotRead) row(c []*string, slot int) (*adapters.Row, error) {
 	text := func(n int) string {
 		if c[n] == nil {

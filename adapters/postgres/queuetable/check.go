@@ -136,7 +136,7 @@ func (t *queueTable) columnFix(want layout.Named) string {
 	return "; correct its name in the mapping, or leave an optional one out"
 }
 
-// nameTypes are the types of keys and groups beside enums: their texts are equal just when their values are, by operators of the catalogue.
+// nameTypes are the types of keys and groups, besides enums: their texts are equal just when their values are, by operators of the catalogue.
 // Of numeric that is so of a key, which is unique, and of a group as [queueSQL.groupName] has it.
 var nameTypes = []uint32{pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID, pgtype.NameOID, pgtype.QCharOID, pgtype.UUIDOID, pgtype.Int2OID, pgtype.Int4OID,
 	pgtype.Int8OID, pgtype.OIDOID, pgtype.NumericOID, pgtype.BoolOID, pgtype.ByteaOID, pgtype.BitOID, pgtype.VarbitOID, pgtype.DateOID, pgtype.TimeOID,
@@ -217,7 +217,7 @@ func queueGrants(layout *Layout, table pgx.Identifier) (g pg.Grants) {
 	return g
 }
 
-// operatorRights are what [adapters.OperatorQueue] needs beside reading.
+// operatorRights are what [adapters.OperatorQueue] needs besides reading.
 func operatorRights(c *Columns) []pg.Right {
 	written := []string{c.Status}
 	for _, name := range []string{c.Attempts, c.NextAttempt, c.Updated} {

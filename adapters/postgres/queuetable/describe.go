@@ -47,7 +47,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	if t.aged = indexes.aged; !t.aged {
 		t.newest, t.latest = position{}, position{} // read by age from the beginning should an index come
 		t.unmatched.round++
-		t.wakeChanged() // nothing would find out what becomes of them
+		t.wakeChanged() // nothing would notice that their first rows change
 	}
 	t.whole, t.heldAged = indexes.whole, indexes.heldAged
 	if err := t.sql.kind.describe(ctx, q, conn, t, indexes); err != nil {

@@ -218,7 +218,7 @@ func latest(a, b position) position {
 type aged struct {
 	first, last position // last is where the page begins if there is nothing
 	full        bool
-	held        int  // rows that were listed beside the page
+	held        int  // rows that were listed in addition to the page
 	fresh       bool // there is a group that was not in the ring
 }
 
@@ -235,8 +235,8 @@ func (d *discovery) from(ctx context.Context, limit int, at position, without, b
 	return page, err
 }
 
-// byAge reads a page of so many rows; nothing that is ours is news, nor what nobody
-// wants.
+// byAge reads a page of so many rows, and enters the groups of those that are neither
+// held by this queue nor known to match no route.
 func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...any) (page aged, err error) {
 	t := d.table
 	d.steps++

@@ -86,7 +86,7 @@ ORDER BY p.created, p.key`, wire.Ordinary("p.created", fmt.Sprintf("((extract(ep
 
 // The statement of the hot path runs in the application's session, whose settings are the application's. Where the planner's statistics are
 // from a time when all rows were done, it takes what waits for next to nothing, and reads all of it in place of the group's range. So claims,
-// and INSERTs beside which no claim runs, have it looked at once a second whether more than that waits, and how the planner would read a group;
+// and INSERTs while no claim runs, check once a second whether more than that waits, and how the planner would read a group;
 // while it would read everything, the hot path rests.
 // No shape of the query prevents this: the indexes by group and by age have the same rows.
 

@@ -38,8 +38,8 @@ func (q *queueSQL) create(name pgx.Identifier) []pg.Step {
 	return steps
 }
 
-// indexName is the name of a layout's index: that of the original for a table with the
-// original's name, and one with the name of the table for others. A name that is too long loses its beginning.
+// indexName is the name of a layout's index: that of the source system for a table with
+// its name, and one with the name of the table for others. A name that is too long loses its beginning.
 func (q *queueSQL) indexName(table pgx.Identifier, index string) string {
 	prefix, suffix, named := strings.Cut(index, "{table}")
 	if !named {

@@ -25,8 +25,7 @@ const (
 )
 
 // takeAllOptions are those of the transaction that gets all rows or none: a row that
-// somebody changed meanwhile is an error, and nobody who has locked one is waited for
-// long. Should this process freeze before the commit, the server lets go of the rows.
+// was changed meanwhile is an error, and a lock on one is waited for only briefly. Should this process freeze before the commit, the server lets go of the rows.
 var takeAllOptions = pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = '20ms'; " +
 	"SET LOCAL idle_in_transaction_session_timeout = '10s'"}
 

@@ -29,7 +29,7 @@ const (
 	DefaultTimeout = 5 * time.Minute
 
 	// queueConns bounds the pool: one claims, one settles, and there is room
-	// for checks and for what settles beside them.
+	// for checks and for settles at the same time.
 	queueConns = 4
 )
 

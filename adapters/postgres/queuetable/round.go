@@ -126,7 +126,7 @@ func (s *round) due(share int) bool { return !time.Now().Before(s.next(share)) }
 // next is when the next page is due.
 func (s *round) next(share int) time.Time { return s.read.Add(time.Duration(share-1) * s.took) }
 
-// restart begins the reading of everything anew.
+// restart begins the reading of everything again.
 func (s *round) restart() { s.position, s.status, s.name, s.midway = position{}, 0, "", false }
 
 // spent takes note of what a page cost, of which one part of share is free.
@@ -136,8 +136,8 @@ func (s *round) spent(began time.Time, share int) {
 	s.credit = min(s.credit+earned, roundCredit) - s.took
 }
 
-// charge takes note of time that was spent in vain on looking at what a page has
-// found: rows that no route matches, too many to be remembered.
+// charge adds time that was spent on rows which a page has found and no route
+// matches, too many to be remembered.
 func (s *round) charge(took time.Duration) {
 	s.took, s.credit = max(s.took, min(s.took+took, slowRound)), max(s.credit-took, -roundCredit)
 }

@@ -170,7 +170,7 @@ WHERE {key} = s.key
 RETURNING {created}, ` + q.groupColumn())
 }
 
-// taken is what a claim writes beside status and time, a template.
+// taken is what a claim writes besides status and time, a template.
 func (q *queueSQL) taken() (set string) {
 	if q.layout.Columns.Owner != "" {
 		set += ", {set:owner} = 'outrider'"

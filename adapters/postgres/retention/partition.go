@@ -89,8 +89,8 @@ func (p partitions) end() int64 {
 const partitionsAhead = 4
 
 // marginAhead is how many partitions' worth of positions, at least, are left
-// between the last one drawn and a partition that is attached beside statements
-// which run: rows that they write there have a home in the default partition, and
+// between the last one drawn and a partition that is attached while statements
+// run: rows that they write there have a home in the default partition, and
 // would be refused by it.
 const marginAhead = 1
 
@@ -121,7 +121,7 @@ func defaultPartition(table pgx.Identifier) pgx.Identifier {
 }
 
 // attachPartition returns the statements that add a partition. It is created
-// beside the table and then attached, because that does not make publishers
+// as a table of its own and then attached, because that does not make publishers
 // wait, which CREATE TABLE ... PARTITION OF does.
 func attachPartition(table pgx.Identifier, low, high int64) string {
 	parent, name := table.Sanitize(), partitionName(table, low).Sanitize()

@@ -310,8 +310,8 @@ func (p *pass) drop(ctx context.Context, parts []partition) error {
 	return nil
 }
 
-// dropIn drops a partition of a table that is locked. On the partition nobody is
-// waited for, because all publishers wait by now: one that is being read directly,
+// dropIn drops a partition of a table that is locked. It does not wait for a lock on the
+// partition, because all publishers wait by now: one that is being read directly,
 // or vacuumed, is left for later.
 func (p *pass) dropIn(ctx context.Context, tx pgx.Tx, part partition) (gone bool, err error) {
 	table := part.name.Sanitize()

@@ -241,7 +241,7 @@ func (p *pass) sweep() *sweep {
 	return s
 }
 
-// errBusy ends a step that found another process at work.
+// errBusy ends a step while another process removes rows.
 var errBusy = errors.New("another process removes rows of the table")
 
 // gaveUp reports whether a step ended for the sake of others.

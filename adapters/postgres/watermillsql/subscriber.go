@@ -1,4 +1,4 @@
-// Package stock reads a watermill-sql table with watermill-sql's own Subscriber, its
+// Package watermillsql reads a watermill-sql table with watermill-sql's own Subscriber, its
 // consumer group and its table of offsets, for those who move over step by step.
 //
 // It costs what that Subscriber costs: one message at a time, a transaction that stays

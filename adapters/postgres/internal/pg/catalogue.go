@@ -111,7 +111,7 @@ func TableColumns(ctx context.Context, q Querier, table string) (map[string]Tabl
 
 // TableIndex is a valid B-tree index whose columns all ascend.
 type TableIndex struct {
-	Columns   []string // of its key; for an expression what [IndexExpression] makes of it
+	Columns   []string // of its key; for an expression what [IndexExpression] returns
 	Unique    bool
 	Predicate string // "": it has all rows
 }

@@ -115,7 +115,7 @@ func decisive(tried []error, cfg *pgconn.Config) (text, fix string) {
 	return text, fix
 }
 
-// attemptText is what pgx makes of an attempt: address, host as given, what happened.
+// attemptText matches the text of an attempt by pgx: address, host as given, what happened.
 var attemptText = regexp.MustCompile(`(?s)^(\S+) \((\S*)\): (.*)$`)
 
 // attempt says what became of one attempt, how far it came and what to do.

@@ -47,8 +47,8 @@ func (w *Waker) Examine(ctx context.Context) []adapters.Finding {
 
 var errUnheard = errors.New("a notification that was sent is not heard: a pooler in transaction or statement mode is in between")
 
-// hears listens on one connection for what another one sends, on a channel that
-// nobody else knows.
+// hears listens on one connection for what another one sends, on a channel
+// with a random name.
 func hears(ctx context.Context, pool *pgxpool.Pool) error {
 	c, err := pool.Acquire(ctx)
 	if err != nil {

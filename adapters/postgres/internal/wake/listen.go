@@ -22,7 +22,7 @@ const (
 
 	// sleepSQL takes the locks of the tables $1, and returns for each: 0, acquired;
 	// 1, the session of another reader has it, so that writers call already; 2,
-	// writers who did not call are still at work.
+	// writers who did not call have not ended.
 	sleepSQL = `SELECT CASE WHEN pg_try_advisory_lock(k.key) THEN 0
     WHEN NOT pg_try_advisory_lock_shared(k.key) THEN 1
     WHEN pg_advisory_unlock_shared(k.key) THEN 2 END
