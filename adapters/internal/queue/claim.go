@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Request is a [adapters.ClaimRequest] as claims look things up in it.
+// Request has the parts of an [adapters.ClaimRequest] in maps.
 type Request struct {
 	Slots  [adapters.Slots]bool // the claimer's lanes
 	Terms  [adapters.Slots]uint64
@@ -124,7 +124,7 @@ type claim[T Driver] struct {
 	full  bool // no more payload fits
 }
 
-// tableClaim is what a claim does in one table.
+// tableClaim is the part of a claim in one table.
 type tableClaim[T Driver] struct {
 	*claim[T]
 	table   *engineTable[T]

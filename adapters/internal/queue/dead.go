@@ -57,7 +57,7 @@ func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.Dead
 	}
 }
 
-// deadPage reads rows behind a place.
+// deadPage reads rows behind a position.
 func (o *Operators) deadPage(ctx context.Context, of layout.Table, d Dialect, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
 	query := o.deadRows(of, d, f)
 	rows, err := o.q.DB.QueryContext(ctx, query.Text, query.Args...)

@@ -21,7 +21,7 @@ type Dialect interface {
 	Statuses(statuses ...string) string  // condition that a row has one of them; not for an index of ours
 	Aged(state State) string             // "FROM table WHERE ..." of the rows in a state, along the index by age
 	Grouped() string                     // the same of the unfinished rows of a group, which is a parameter, along the index by group
-	After(at adapters.DeadKey) Statement // the condition of what comes after a place in the order of age
+	After(at adapters.DeadKey) Statement // the condition of what comes after a position in the order of age
 	Lacks(state State) string            // the index along which Aged finds rows, where it is missing; "": it is there
 	SkipLocked() string                  // the end of a query that locks rows, but for those that others have locked
 	Redrive() Statement                  // UPDATE without WHERE: the row waits as for its first attempt

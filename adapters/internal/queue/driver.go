@@ -54,14 +54,14 @@ type Taker interface {
 // Alone is the id under which a table has all rows in no order. It sorts before those of groups.
 const Alone = "."
 
-// Position is a place in the index of what is unfinished; the zero value is its beginning.
+// Position is a position in the index of what is unfinished; the zero value is its beginning.
 type Position struct {
 	ID           string // of the last group
 	In           bool   // in that group, behind a row; otherwise behind the group
 	Created, Key any    // of that row; nil: at the beginning of the group
 }
 
-// Page is what one statement reads of the index.
+// Page has the entries of the index that one statement reads.
 type Page struct {
 	Entries []Entry
 	Next    Position // behind the last one
@@ -117,7 +117,7 @@ type Picked struct {
 	Row *adapters.Row
 }
 
-// Backend is what an [Engine] needs to know of a queue, and the functions that write results.
+// Backend describes a queue for its [Engine], and has the functions that write results.
 type Backend[T Driver] struct {
 	Name      string // for errors: mysql queue
 	Layout    *layout.Queue

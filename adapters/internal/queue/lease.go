@@ -14,7 +14,7 @@ const (
 	theirs       // another process has it, or its state is not known here
 )
 
-// Lease is what the engine remembers of a row that was claimed and has not been settled.
+// Lease is a row that was claimed and has not been settled, as the engine remembers it.
 type Lease struct {
 	Key     any         // as statements want it
 	Stamp   time.Time   // when the row was marked, as the table keeps it; zero in a table that marks nothing

@@ -29,14 +29,14 @@ type Database struct {
 	Within func(ctx context.Context, tx *sql.Tx) context.Context
 }
 
-// Operators looks at rows of a queue's tables for operators, and changes dead ones, in databases that database/sql reaches. A queue
+// Operators reads rows of a queue's tables for operators, and changes dead ones, in databases that database/sql reaches. A queue
 // embeds it.
 type Operators struct{ q Database }
 
 // NewOperators returns that part over a database.
 func NewOperators(q Database) Operators { return Operators{q} }
 
-// Pages reads the first page that has rows: of the table of a place behind it, or of one of the tables after that one, from its beginning.
+// Pages reads the first page that has rows: of the table of a position behind it, or of one of the tables after that one, from its beginning.
 func Pages[T interface{ Is(name string) bool }, R any](tables []T, after adapters.DeadKey, unknown func(table string) error,
 	read func(of T, after adapters.DeadKey) ([]R, error)) ([]R, error) {
 	from := 0
@@ -60,7 +60,7 @@ func (o *Operators) unknown(table string) error {
 	return fmt.Errorf("%s: %q is none of its tables", o.q.Queue, table)
 }
 
-// described is what is known of a table by its name.
+// described returns the dialect of a table by its name.
 func (o *Operators) described(ctx context.Context, name string) (Dialect, error) {
 	if !slices.ContainsFunc(o.q.Tables, func(t layout.Table) bool { return t.Is(name) }) {
 		return nil, o.unknown(name)
@@ -135,7 +135,7 @@ func (o *Operators) waits(d Dialect, s Statement) Statement {
 	return s.and(" AND " + d.Statuses(o.q.Layout.Statuses.Waiting()...))
 }
 
-// behind leaves out what is not behind a place.
+// behind leaves out rows that are not behind a position.
 func (s Statement) behind(d Dialect, at adapters.DeadKey) Statement {
 	if at.Table == "" {
 		return s
@@ -250,7 +250,7 @@ func (o *Operators) columns(d Dialect) string {
 
 // known is a value's time; zero: it is none.
 func known(d Dialect, value any) time.Time {
-	at, _ := d.Time("", value) // looking has no use for what is wrong with it
+	at, _ := d.Time("", value) // an operator sees rows with wrong times too
 	if !adapters.Carried(at) {
 		return time.Time{}
 	}

@@ -37,7 +37,7 @@ func GroupNames(kind, group string) []string {
 	return []string{group}
 }
 
-// StatusOf is what a value of the status column means.
+// StatusOf returns the meaning of a value of the status column.
 func StatusOf(l *layout.Queue, value string) adapters.RowStatus {
 	switch s := &l.Statuses; value {
 	case "": // no layout has it

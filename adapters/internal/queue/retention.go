@@ -71,7 +71,7 @@ func (o *Operators) countOld(ctx context.Context, of layout.Table, d Dialect, r 
 	}
 }
 
-// removeOld deletes a page. Each row is deleted by its key, so that no server waits for another one that somebody has locked.
+// removeOld deletes a page. Each row is deleted by its key, so that no server waits for another one that is locked.
 func (o *Operators) removeOld(ctx context.Context, d Dialect, r adapters.Retention) (step adapters.Retained, err error) {
 	//nolint:gosec // G202: names from the table's description
 	remove := "DELETE FROM " + d.Table() + " WHERE " + d.Quote(o.q.Layout.Columns.Key) + " = ? AND " + d.Statuses(o.q.Layout.Statuses.Done)
@@ -105,7 +105,7 @@ type oldPage struct {
 	left   time.Duration // age of the first row that is not old; 0: there was none
 }
 
-// oldPage reads the oldest delivered rows behind a place, up to the first that is not old. A row whose time cannot be read is old.
+// oldPage reads the oldest delivered rows behind a position, up to the first that is not old. A row whose time cannot be read is old.
 func (o *Operators) oldPage(ctx context.Context, db Querier, d Dialect, after adapters.DeadKey, r adapters.Retention, lock string) (p oldPage, err error) {
 	c := &o.q.Layout.Columns
 	query := Statement{Text: "SELECT " + d.Raw(c.Created) + ", " + d.Raw(c.Key) + " " + d.Aged(Delivered)}

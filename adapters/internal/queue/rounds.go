@@ -21,7 +21,7 @@ const (
 	freshMost = 100_000
 )
 
-// rounds is what a table knows of its index. Guarded by claiming.
+// rounds is the state of the rounds through a table's index. Guarded by claiming.
 type rounds struct {
 	at        Position // where the next page begins
 	round     round

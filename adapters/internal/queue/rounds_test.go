@@ -11,8 +11,8 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// unwanted is a request for which no route wants a row, now or later.
-func unwanted() adapters.ClaimRequest {
+// unmatched is a request for which no route wants a row, now or later.
+func unmatched() adapters.ClaimRequest {
 	r := everything(10)
 	r.Wants, r.Match = 1, func(*adapters.Row) bool { return false }
 	r.Later = r.Match
@@ -26,7 +26,7 @@ func TestG8_PassesOverUnwantedRowsTakeATwentieth(t *testing.T) {
 	for i := range 50 {
 		m.insert(strconv.Itoa(i), i)
 	}
-	e, r := newMemory(t, marking(), nil, m), unwanted()
+	e, r := newMemory(t, marking(), nil, m), unmatched()
 	claimKeys(t, e, r)
 	took := time.Duration(m.pages) * m.pause
 	if next := time.Until(e.Coverage().Next); m.read != 50 || next < 15*took {
@@ -61,7 +61,7 @@ func TestG2_AGroupThatIsWantedAgainBeginsAtItsBeginning(t *testing.T) {
 		m.insert("long", i)
 	}
 	e := newMemory(t, marking(), func(b *Backend[*memory]) { b.ClaimRows = 4 }, m)
-	if rows, _ := claimKeys(t, e, unwanted()); len(rows) > 0 || !e.tables[0].at.In {
+	if rows, _ := claimKeys(t, e, unmatched()); len(rows) > 0 || !e.tables[0].at.In {
 		t.Fatalf("claimed %d rows, and ended at %+v", len(rows), e.tables[0].at)
 	}
 	r := everything(10)
@@ -166,7 +166,7 @@ func TestG13_WhatIsForgottenIsReadAgain(t *testing.T) {
 	for i := range 8 {
 		m.insert("a", i)
 	}
-	e, r := newMemory(t, marking(), nil, m), unwanted()
+	e, r := newMemory(t, marking(), nil, m), unmatched()
 	claimKeys(t, e, r)
 	e.Restart()
 	r.Match = nil

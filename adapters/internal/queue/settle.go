@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Change is what a result makes of a claimed row.
+// Change says how a result changes a claimed row.
 type Change int
 
 // The changes.
@@ -26,7 +26,7 @@ const (
 // Ends reports whether the row is finished.
 func (c Change) Ends() bool { return c == Done || c == DeadLetter }
 
-// Effect is what a settle writes of a row.
+// Effect has the values that a settle writes into a row.
 type Effect struct {
 	Change
 	Status   string // of a dead row
@@ -35,7 +35,7 @@ type Effect struct {
 	Due      time.Time // of a row that waits again; zero: as it is
 }
 
-// EffectOf is what a result makes of a row of a layout.
+// EffectOf returns the effect of a result in a layout.
 func EffectOf(l *layout.Queue, r *adapters.ClaimResult) Effect {
 	e := Effect{Attempts: max(r.Attempts, 0)}
 	switch r.Outcome {

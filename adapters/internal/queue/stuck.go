@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Stuck is what a table has of rows that are marked as being processed for longer than anybody should take.
+// Stuck counts rows of a table that have been marked as being processed for longer than a delivery takes.
 type Stuck struct {
 	Subject string        // of the finding
 	Rows    string        // "rows" or "documents"
@@ -19,7 +19,7 @@ type Stuck struct {
 	Undated int           // rows that do not say since when: no relay puts these back
 }
 
-// Finding is what the doctor says of them.
+// Finding is the doctor's finding about them.
 func (s *Stuck) Finding() adapters.Finding {
 	if s.Overdue+s.Undated == 0 {
 		return adapters.Finding{Subject: s.Subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", s.Timeout)}

@@ -130,11 +130,11 @@ func behind(created, key string, at, id any) bson.E {
 // order is that of groups, and of documents within each.
 func (t *table) order(from queue.Position) bson.D {
 	f := &t.q.fields
-	place := bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}
+	byAge := bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}
 	if from.In || from.ID == queue.Alone {
-		return place
+		return byAge
 	}
-	return append(bson.D{{Key: f.Group, Value: 1}}, place...)
+	return append(bson.D{{Key: f.Group, Value: 1}}, byAge...)
 }
 
 // find reads documents along the index of groups.

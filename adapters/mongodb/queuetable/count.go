@@ -86,7 +86,7 @@ func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most i
 	}
 	err = each(ctx, cursor, func(raw bson.Raw) bool {
 		attempts := q.attempts(raw)
-		page = append(page, adapters.WaitingRow{At: t.placeOf(raw), Attempts: attempts, Version: fmt.Sprint(text(raw.Lookup(f.Status)), " ", attempts)})
+		page = append(page, adapters.WaitingRow{At: t.keyedAt(raw), Attempts: attempts, Version: fmt.Sprint(text(raw.Lookup(f.Status)), " ", attempts)})
 		return true
 	})
 	return page, err

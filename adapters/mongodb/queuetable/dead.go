@@ -67,7 +67,7 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 				ids = append(ids, name)
 			}
 		}
-		page = append(page, adapters.DeadRow{At: t.placeOf(raw), Row: *row, Attempts: t.q.attempts(raw), Error: text(raw.Lookup(names.Error)), Died: t.died(raw)})
+		page = append(page, adapters.DeadRow{At: t.keyedAt(raw), Row: *row, Attempts: t.q.attempts(raw), Error: text(raw.Lookup(names.Error)), Died: t.died(raw)})
 		return bytes < queue.DeadPageBytes
 	})
 	if err == nil && found > 1 {
@@ -76,8 +76,8 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 	return page, err
 }
 
-// placeOf names a document and its place.
-func (t *table) placeOf(raw bson.Raw) adapters.DeadKey {
+// keyedAt names a document and its position.
+func (t *table) keyedAt(raw bson.Raw) adapters.DeadKey {
 	f := &t.q.fields
 	return adapters.DeadKey{Table: t.Name, Created: written(raw.Lookup(f.Created)), Key: keyOf(raw.Lookup(f.Key))}
 }
@@ -152,7 +152,7 @@ func above(field string, v bson.RawValue) []bson.E {
 	return all
 }
 
-// after is the condition that a document comes after a place.
+// after is the condition that a document comes after a position.
 func (t *table) after(at adapters.DeadKey) (bson.E, error) {
 	f := &t.q.fields
 	created, err := value(at.Created)

@@ -20,7 +20,7 @@ func (q *Queue) Check(ctx context.Context) error {
 	}
 	var errs []error
 	for _, t := range q.tables {
-		missing, err := t.look(ctx)
+		missing, err := t.inspect(ctx)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("mongodb queue: %w", mdb.Plainly(err)))
 			continue
@@ -68,7 +68,7 @@ func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 
 func (t *table) examine(ctx context.Context) []adapters.Finding {
 	subject := "collection " + t.Name
-	missing, err := t.look(ctx)
+	missing, err := t.inspect(ctx)
 	if err != nil {
 		return adapters.FindingsOf(subject, mdb.Plainly(err))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/mongodb/internal/mdb"
 )
 
-// definition are the indexes of the original.
+// definition are FlowCatalyst's indexes.
 func definition(l *Layout) (all []index) {
 	for _, i := range l.Definitions[layout.MongoDB].Indexes {
 		of := index{}
@@ -25,7 +25,7 @@ func definition(l *Layout) (all []index) {
 	return all
 }
 
-// wantedIndexes are those of the original and ours.
+// wantedIndexes are FlowCatalyst's and ours.
 func wantedIndexes(l *Layout) []index { return append(definition(l), ourIndexes(l)...) }
 
 // InitScript returns the commands of mongosh that prepare collections: their indexes, and with a role's name that role, which
@@ -130,7 +130,7 @@ func initCollection(ctx context.Context, coll *mongo.Collection, l *Layout) (don
 	return done, nil
 }
 
-// create creates an index where it is missing. One of the original may have any name.
+// create creates an index where it is missing. FlowCatalyst's may have any name.
 func (i *index) create(ctx context.Context, coll *mongo.Collection, there []foundIndex) (did string, err error) {
 	model := mongo.IndexModel{Keys: i.keys, Options: options.Index()}
 	what := coll.Name() + " on " + script(i.keys)

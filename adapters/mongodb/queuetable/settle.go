@@ -40,20 +40,20 @@ type settling struct {
 	byTable map[*table][]*settled
 }
 
-// change is what an outcome makes of a document. Documents of one change and one claim are written at once.
+// change has the values that an outcome writes. Documents of one change and one claim are written at once.
 type change struct {
 	status   string
 	attempts int
 	failure  string
 }
 
-// same is what documents have in common that are written at once.
+// same is common to documents that are written at once.
 type same struct {
 	change
 	stamps stamps
 }
 
-// change is what an effect makes of a document.
+// change returns the values that an effect writes.
 func (q *Queue) change(e *queue.Effect) change {
 	st := &q.layout.Statuses
 	c := change{status: st.Pending, attempts: e.Attempts}

@@ -20,7 +20,7 @@ type table struct {
 // ID implements [queue.Driver].
 func (t *table) ID() string { return t.Name }
 
-// Describe implements [queue.Driver]. What a collection has in it is said by [Queue.Check].
+// Describe implements [queue.Driver]. [Queue.Check] inspects the collection.
 func (t *table) Describe(ctx context.Context) (err error) {
 	t.coll, err = t.collection(ctx)
 	return err
@@ -71,7 +71,7 @@ func ourIndexes(l *Layout) []index {
 	return all
 }
 
-// found is what the server says of a collection.
+// found describes a collection.
 type found struct {
 	Name    string `bson:"name"`
 	Type    string `bson:"type"`
@@ -80,15 +80,15 @@ type found struct {
 	} `bson:"options"`
 }
 
-// foundIndex is what the server says of an index.
+// foundIndex describes an index of a collection.
 type foundIndex struct {
 	Name    string   `bson:"name"`
 	Keys    bson.D   `bson:"key"`
 	Partial bson.Raw `bson:"partialFilterExpression"`
 }
 
-// look finds out what is there: missing are indexes of ours.
-func (t *table) look(ctx context.Context) (missing []index, err error) {
+// inspect checks the collection, and returns the indexes of ours that are missing.
+func (t *table) inspect(ctx context.Context) (missing []index, err error) {
 	db, err := t.q.server.Database(ctx)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func sameKeys(a, b bson.D) bool {
 }
 
 // keyIndex is the index of keys, which every collection has. Statements name it that say the keys of what they want: a server that compares
-// plans may otherwise take the original's index of the status, and read all that waits.
+// plans may otherwise take FlowCatalyst's index of the status, and read all that waits.
 func (q *Queue) keyIndex() bson.D { return bson.D{{Key: q.fields.Key, Value: 1}} }
 
 // Filters.

@@ -17,7 +17,7 @@ import (
 
 var _ queue.Dialect = (*statements)(nil)
 
-// newOperators makes what serves operators' commands.
+// newOperators returns the methods for operators' commands.
 func newOperators(q *Queue, cfg *Config) queue.Operators {
 	return queue.NewOperators(queue.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
 		Describe: func(ctx context.Context, table string) (queue.Dialect, error) {
@@ -65,7 +65,7 @@ func (s *statements) Attempts() string {
 	return "COALESCE(" + my.Quote(s.layout.Columns.Attempts) + ", 0)"
 }
 
-// Group is what outrider_queue is of a row that is not finished.
+// Group is the expression of outrider_queue for unfinished rows.
 func (s *statements) Group() string {
 	l := s.layout
 	text := my.Literal(alone)
@@ -132,7 +132,7 @@ func (s *statements) Lacks(queue.State) string {
 	return s.byAge.name
 }
 
-// SkipLocked is what locks rows.
+// SkipLocked ends a query that locks rows.
 func (s *statements) SkipLocked() string { return skipLocked }
 
 // Grouped are the unfinished rows of a group, by outrider_queue.
@@ -140,12 +140,12 @@ func (s *statements) Grouped() string {
 	return "FROM " + s.name + s.pin(s.byQueue) + " WHERE " + my.Quote(queueColumn) + " = ?"
 }
 
-// After is the condition that a row comes after a place.
+// After is the condition that a row comes after a position in the order of age.
 func (s *statements) After(at adapters.DeadKey) queue.Statement {
 	return queue.Statement{Text: s.after(), Args: []any{at.Created, at.Created, s.Key(at.Key)}}
 }
 
-// after is the condition that a row is behind a place: its creation twice, and its key.
+// after is the same with parameters: the time of creation twice, and the key.
 func (s *statements) after() string {
 	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
 	return "(" + created + " > ? OR " + created + " = ? AND " + key + " > ?)" // two ranges of an index, which a comparison of rows is not
@@ -164,7 +164,7 @@ func isText(bytes string) bool {
 	return utf8.ValidString(bytes) && !strings.ContainsFunc(bytes, unicode.IsControl)
 }
 
-// GroupValue is what outrider_queue is of a group: bytes.
+// GroupValue is the value of outrider_queue for a group: bytes.
 func (s *statements) GroupValue(name string) any {
 	if b, err := hex.DecodeString(name); err == nil && s.columnOf(s.layout.Columns.Group).bytes() && !isText(string(b)) {
 		name = string(b)
@@ -199,7 +199,7 @@ func (s *statements) KeyText(value any) string {
 	return s.Text(value)
 }
 
-// timeText is a time as a place in the order of rows has it.
+// timeText is the form of times in [adapters.DeadKey].
 const timeText = "2006-01-02 15:04:05.000000"
 
 // Text is a value as text.

@@ -23,12 +23,12 @@
 //
 // The chosen rows are locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that another process
 // has locked or changed since the page was read is missing then. Locking by
-// primary key locks nothing else, whatever plan there is for the page. The transaction is at READ COMMITTED: it locks no gaps, so nobody's
+// primary key locks nothing else, whatever plan there is for the page. The transaction is at READ COMMITTED: it locks no gaps, so no
 // INSERT waits for it.
 //
 // # Whose claim it is
 //
-// A row is ours while its status, outrider_claim, and the time of the claim are those that we wrote. Other systems do not know outrider_claim
+// A row is ours while its status, outrider_claim, and the time of the claim are those that we wrote. Other processors do not know outrider_claim
 // and leave it as it is; the time identifies them. Ours is one unit of the column's precision in the past: no later claim of the
 // row has that time, also within the same second.
 //

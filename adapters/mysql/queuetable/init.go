@@ -169,7 +169,7 @@ func Adds(ctx context.Context, db *sql.DB, l Layout, tables ...Table) (will []st
 		if err != nil {
 			return will, my.Describe("mysql queue "+of.Name, "read its columns", err)
 		}
-		s, err := t.look(ctx, db)
+		s, err := t.inspect(ctx, db)
 		if err != nil {
 			return will, err
 		}
@@ -205,7 +205,7 @@ func initTable(ctx context.Context, db *sql.DB, l *Layout, createTables bool, of
 			done = append(done, "created "+s.what+" "+s.name)
 		}
 	}
-	s, err := t.look(ctx, db)
+	s, err := t.inspect(ctx, db)
 	if err != nil {
 		return done, err
 	}

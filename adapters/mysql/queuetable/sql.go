@@ -25,7 +25,7 @@ type statements struct {
 
 	byQueue, byAge, byStatus index
 
-	page, pageOf, pageOn string // behind a group; of a group; of it, behind a place
+	page, pageOf, pageOn string // behind a group; of a group; of it, behind a row
 	lock                 string // and read what was chosen, but for large payloads; the keys follow
 	payload              string // of a row, by its key
 	queue.Settles
@@ -42,9 +42,9 @@ type index struct{ name, columns string }
 func newStatements(t *table, columns map[string]column) *statements {
 	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.maxRow, marks: t.marks}
 	c := &t.layout.Columns
-	place := my.Quote(c.Created) + ", " + my.Quote(c.Key)
-	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + place}
-	s.byAge = index{t.at.Name + "_outrider_age_idx", my.Quote(stateColumn) + ", " + place}
+	order := my.Quote(c.Created) + ", " + my.Quote(c.Key)
+	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + order}
+	s.byAge = index{t.at.Name + "_outrider_age_idx", my.Quote(stateColumn) + ", " + order}
 	s.byStatus = index{t.at.Name + "_outrider_status_idx", my.Quote(c.Status)}
 	for _, i := range []*index{&s.byQueue, &s.byAge, &s.byStatus} {
 		i.name = indexName(i.name)
@@ -69,7 +69,7 @@ func (s *statements) has(i index) bool {
 	return s.there[strings.ToLower(i.name)] == plain
 }
 
-// pin is what makes a statement use an index, where it is there.
+// pin makes a statement use an index, if it exists.
 func (s *statements) pin(i index) string {
 	if !s.has(i) {
 		return ""

@@ -87,7 +87,7 @@ func (t *table) Describe(ctx context.Context) error {
 
 // describe finds out what the statements depend on.
 func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
-	s, err := t.look(ctx, db)
+	s, err := t.inspect(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,8 @@ func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 	return s, nil
 }
 
-// look reads what the catalogue says of a table.
-func (t *table) look(ctx context.Context, db querier) (*statements, error) {
+// inspect reads what the catalogue says of a table.
+func (t *table) inspect(ctx context.Context, db querier) (*statements, error) {
 	columns, err := t.columns(ctx, db)
 	if err != nil {
 		return nil, wrap(t.Name, "read its columns", err)

@@ -16,7 +16,7 @@ import (
 
 var _ queue.Dialect = (*statements)(nil)
 
-// newOperators makes what serves operators' commands.
+// newOperators returns the methods for operators' commands.
 func newOperators(q *Queue, cfg *Config) queue.Operators {
 	return queue.NewOperators(queue.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
 		Within: func(ctx context.Context, tx *sql.Tx) context.Context { return lite.Within(ctx, cfg.Path, tx) },
@@ -106,7 +106,7 @@ func (s *statements) Grouped() string {
 	return "FROM " + s.name + s.byGroup.pin() + " WHERE " + s.group + " = ? AND " + s.in(s.unfinished())
 }
 
-// After is the condition that a row comes after a place.
+// After is the condition that a row comes after a position in the order of age.
 func (s *statements) After(at adapters.DeadKey) queue.Statement {
 	c := &s.layout.Columns
 	return queue.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{s.typed(c.Created, at.Created), s.Key(at.Key)}}
@@ -141,7 +141,7 @@ func (s *statements) KeyText(value any) string {
 	return textOf(value)
 }
 
-// typed is the value of a column that a text stands for. The affinity of most columns makes numbers of text, or text of numbers.
+// typed is the value of a column whose text is given. The affinity of most columns converts text to numbers, or numbers to text.
 func (s *statements) typed(column, text string) any {
 	if body, ok := strings.CutSuffix(text, "'"); ok {
 		digits, isHex := strings.CutPrefix(body, "x'")

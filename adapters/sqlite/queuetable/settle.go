@@ -66,11 +66,11 @@ func (s *settling) run(tx *sql.Tx) error {
 		deleted[r.Table] = deleted[r.Table] || r.Done && strings.HasPrefix(text, "DELETE")
 	}
 	failpoint.Hit(failpoint.InSettle)
-	return s.noteDeleted(ctx, tx, deleted)
+	return s.keepNewest(ctx, tx, deleted)
 }
 
-// noteDeleted notes the newest rowid of tables of which rows are deleted: the next row may get that of one of them.
-func (s *settling) noteDeleted(ctx context.Context, tx *sql.Tx, tables map[*table]bool) error {
+// keepNewest remembers the largest rowid of tables of which rows were deleted: the next row may get that of one of them.
+func (s *settling) keepNewest(ctx context.Context, tx *sql.Tx, tables map[*table]bool) error {
 	for t, deleted := range tables {
 		if !deleted || t.sql().rowless {
 			continue

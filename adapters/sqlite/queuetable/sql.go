@@ -25,9 +25,9 @@ type statements struct {
 	byDone                             *index // nil: delivered rows stay
 
 	newest, newer                      string // rowids, and the groups of rows
-	alone, aloneOn                     string // pages: of rows in no order, from a place on
+	alone, aloneOn                     string // pages: of rows in no order, behind one
 	groups, groupsOn                   string // of groups, behind one
-	ofGroup, ofGroupOn                 string // of one group, from a place on
+	ofGroup, ofGroupOn                 string // of one group, behind a row
 	read, payload                      string // what was chosen; the keys follow
 	take, renew, stuck, waits, recover string
 	queue.Settles
@@ -39,7 +39,7 @@ type index struct {
 	there        bool
 }
 
-// pin is what makes a statement use the index, where it is there.
+// pin makes a statement use the index, if it exists.
 func (i *index) pin() string {
 	if i == nil || !i.there {
 		return ""
@@ -63,17 +63,17 @@ func newStatements(t *table, types map[string]string) *statements {
 		}
 		s.group = "(" + s.group + ") COLLATE BINARY"
 	}
-	place := lite.Quote(c.Created) + ", " + lite.Quote(c.Key)
+	order := lite.Quote(c.Created) + ", " + lite.Quote(c.Key)
 	if s.group != "" {
-		s.byGroup = s.newIndex("group", s.group+", "+place, s.unfinished())
+		s.byGroup = s.newIndex("group", s.group+", "+order, s.unfinished())
 	}
-	s.byAge = s.newIndex("age", place, s.unfinished())
+	s.byAge = s.newIndex("age", order, s.unfinished())
 	if t.marks {
 		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.layout.Statuses.Processing})
 	}
-	s.byDead = s.newIndex("dead", place, t.layout.Dead())
+	s.byDead = s.newIndex("dead", order, t.layout.Dead())
 	if t.layout.OldIsDeleted {
-		s.byDone = s.newIndex("done", place, []string{t.layout.Statuses.Done})
+		s.byDone = s.newIndex("done", order, []string{t.layout.Statuses.Done})
 	}
 	return s
 }

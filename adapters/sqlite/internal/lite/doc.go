@@ -1,3 +1,3 @@
-// Package lite is what the packages of the SQLite adapter stand on: connections, locations of
+// Package lite has what the packages of the SQLite adapter share: connections, locations of
 // files, locks of other writers, names and values. It knows no tables.
 package lite
