@@ -31,28 +31,69 @@ func (c *tableClaim[T]) size() int {
 	return max(n, c.chunk)
 }
 
-// consume claims what it can of a page, and returns how many of its entries it has considered: all, unless there is no more room.
-func (c *tableClaim[T]) consume(ctx context.Context, page []Entry, most int) (int, error) {
+// consume claims what it can of a page, in turns: each group gets its share before one of them gets a second. It returns how many of the page's entries
+// it has considered: all, unless there is no more room in the first turn.
+func (c *tableClaim[T]) consume(ctx context.Context, page []Entry, most int) (n int, err error) {
+	entries := make([]*Entry, len(page))
+	for i := range page {
+		entries[i] = &page[i]
+	}
+	share := c.share(entries, most)
+	n, later, err := c.turn(ctx, entries, share, most)
+	for done := n; err == nil && done == len(entries) && len(later) > 0; {
+		entries = later
+		if done, later, err = c.turn(ctx, entries, share, most); done < len(entries) {
+			later = append(later, entries[done:]...)
+		}
+	}
+	for _, e := range later { // there is no room for them, nor for what is behind them
+		c.progress(e.ID).ended, c.table.round.left = true, true
+	}
+	return n, err
+}
+
+// share is how many rows of each group one turn claims.
+func (c *tableClaim[T]) share(entries []*Entry, most int) int {
+	parts, last := 0, Alone
+	for _, e := range entries {
+		if (e.ID == Alone || e.ID != last) && !c.progress(e.ID).ended {
+			parts++
+		}
+		last = e.ID
+	}
+	return max((most-c.got+parts-1)/max(parts, 1), 1)
+}
+
+// turn claims a share of each group of some entries, and returns how many of them it has considered and those that are beyond the share.
+func (c *tableClaim[T]) turn(ctx context.Context, entries []*Entry, share, most int) (n int, later []*Entry, err error) {
 	var chosen []*Entry
 	take := func() error {
 		err := c.take(ctx, chosen, most)
 		chosen = chosen[:0]
 		return err
 	}
-	for i := range page {
+	last, had := "", 0 // the group, and how many of its rows are chosen
+	for i, e := range entries {
 		if c.got+len(chosen) >= most || len(chosen) >= c.size() {
 			if err := take(); err != nil {
-				return i, err
+				return i, nil, err
 			}
 		}
 		if c.got >= most || c.full {
-			return i, nil
+			return i, later, nil
 		}
-		if c.consider(&page[i]) {
-			chosen = append(chosen, &page[i])
+		if e.ID != last {
+			last, had = e.ID, 0
+		}
+		switch {
+		case e.ID != Alone && had == share:
+			later = append(later, e)
+		case c.consider(e):
+			chosen = append(chosen, e)
+			had++
 		}
 	}
-	return len(page), take()
+	return len(entries), later, take()
 }
 
 // taking is one transaction that claims rows.
