@@ -135,6 +135,7 @@ type tableClaim[T Driver] struct {
 	got     int
 	groups  map[string]*progress
 	chosen  map[string]bool // keys
+	later   []*Entry        // that wait for room
 	chunk   int             // rows that are read at a time, if it is to be more than their size says
 }
 
@@ -166,7 +167,7 @@ func (c *claim[T]) end(tables []*tableClaim[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range tables {
-		if !v.cut { // the other groups are next
+		if !v.cut || len(v.later) > 0 { // the other groups are next
 			v.table.leaveGroup()
 		}
 		v.table.gone, v.table.coverage = nil, v.coverage()
@@ -189,7 +190,13 @@ func (c *tableClaim[T]) serve(ctx context.Context, most int) error {
 	t.enter(newer...)
 	c.around = c.around || t.at == Position{} && c.began.Before(t.rest)
 	most += c.got
+	if err := c.resume(ctx, most); err != nil {
+		return err
+	}
 	if err := c.readFresh(ctx, most); err != nil {
+		return err
+	}
+	if err := c.resume(ctx, most); err != nil {
 		return err
 	}
 	return c.readOn(ctx, most)

@@ -111,6 +111,21 @@ func TestTablesShareALimit(t *testing.T) {
 	}
 }
 
+// Each group of a page gets its share before one of them gets a second, and what is left of a claim goes to those that have more.
+func TestGroupsShareAClaim(t *testing.T) {
+	m := &memory{name: "t"}
+	for i, group := range []string{"a", "a", "a", "a", "b", "c", "c", "c", "c"} {
+		m.insert(group, i)
+	}
+	e := newMemory(t, marking(), func(b *Backend[*memory]) { b.PageRows = 20 }, m)
+	for _, want := range []string{"k000000 k000001 k000002 k000004 k000005 k000006", "k000003 k000007 k000008"} {
+		_, keys := claimKeys(t, e, everything(6))
+		if slices.Sort(keys); strings.Join(keys, " ") != want {
+			t.Errorf("claimed %v, want %s", keys, want)
+		}
+	}
+}
+
 // TestG3_ATokenIsOfOneClaim: a claim of a row that went back and was claimed again is another one; results of the first are lost.
 func TestG3_ATokenIsOfOneClaim(t *testing.T) {
 	m := &memory{name: "t"}

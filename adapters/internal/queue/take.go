@@ -38,18 +38,24 @@ func (c *tableClaim[T]) consume(ctx context.Context, page []Entry, most int) (n 
 	for i := range page {
 		entries[i] = &page[i]
 	}
-	share := c.share(entries, most)
-	n, later, err := c.turn(ctx, entries, share, most)
-	for done := n; err == nil && done == len(entries) && len(later) > 0; {
-		entries = later
-		if done, later, err = c.turn(ctx, entries, share, most); done < len(entries) {
-			later = append(later, entries[done:]...)
+	n, later, err := c.turn(ctx, entries, c.share(entries, most), most)
+	if c.later = append(c.later, later...); err != nil || n < len(page) {
+		return n, err
+	}
+	return n, c.resume(ctx, most)
+}
+
+// resume claims what it can of entries for which there was no room so far. Nothing behind them is read before.
+func (c *tableClaim[T]) resume(ctx context.Context, most int) error {
+	for len(c.later) > 0 && c.got < most && !c.full {
+		entries := c.later
+		n, later, err := c.turn(ctx, entries, c.share(entries, most), most)
+		if c.later = append(later, entries[n:]...); err != nil {
+			return err
 		}
 	}
-	for _, e := range later { // there is no room for them, nor for what is behind them
-		c.progress(e.ID).ended, c.table.round.left = true, true
-	}
-	return n, err
+	c.table.round.left = c.table.round.left || len(c.later) > 0
+	return nil
 }
 
 // share is how many rows of each group one turn claims.
