@@ -18,9 +18,6 @@ func hasTopic(p *layout.Preset) bool      { return p.Log != nil && p.Log.TopicPr
 func isQueue(p *layout.Preset) bool       { return p.Queue != nil }
 func deletes(p *layout.Preset) bool       { return p.Queue != nil && p.Queue.DoneIsDeleted }
 func hasLeader(p *layout.Preset) bool     { return p.Defaults.Leader }
-func inSQLite(p *layout.Preset) bool {
-	return p.Queue != nil && p.Queue.Definitions[layout.SQLite].Columns != nil
-}
 func hasStatistics(p *layout.Preset) bool { return p.Defaults.Statistics != 0 }
 func inGlobalOrder(p *layout.Preset) bool { return p.Defaults.Global }
 func hasHeaders(p *layout.Preset) bool    { return p.Log != nil && p.Log.Columns.Headers != "" }
@@ -47,13 +44,24 @@ func layoutsWith(meets func(*layout.Preset) bool) string {
 
 // presetWords are the words of tags that follow from the presets.
 var presetWords = func() *strings.Replacer {
-	all := func(*layout.Preset) bool { return true }
+	values := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), "|") }
 	list := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), " or ") }
-	return strings.NewReplacer(
-		"{layouts}", strings.Join(namesWith(all), "|"), "{layouts in MySQL}", strings.Join(namesWith(inMySQL), "|"),
-		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{layouts in MongoDB}", strings.Join(namesWith(inMongoDB), "|"),
+	words := []string{
+		"{layouts}", values(func(*layout.Preset) bool { return true }), "{layouts in mongodb}", values(inMongoDB),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
 		"{layouts with statistics}", list(hasStatistics),
-		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),
-	)
+		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder),
+		"{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath),
+		"{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),
+	}
+	for _, p := range layout.All() {
+		if p.Queue == nil {
+			continue
+		}
+		for database := range p.Queue.Definitions { // a word that is there already goes before
+			in := func(p *layout.Preset) bool { return p.Queue != nil && p.Queue.Definitions[database].Columns != nil }
+			words = append(words, "{layouts in "+string(database)+"}", values(in), "{queue layouts in "+string(database)+"}", list(in))
+		}
+	}
+	return strings.NewReplacer(words...)
 }()

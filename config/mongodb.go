@@ -15,7 +15,7 @@ type MongoDB struct {
 	Database    string    `yaml:"database" doc:"Name of the database. Default: that of the URL."`
 	TableSource `yaml:",inline"`
 
-	_ form.Key `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Layout of the documents, those of a known system. docs/layouts.md describes each, with its defaults."`
+	_ form.Key `yaml:"layout" enum:"{layouts in mongodb}" default:"flowcatalyst" doc:"Layout of the documents, those of a known system. docs/layouts.md describes each, with its defaults."`
 
 	_ form.Key `yaml:"tables" doc:"With layout {layouts with several tables}: names of its collections."`
 	_ form.Key `yaml:"claims"`

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/config/internal/form"
 )
 
@@ -16,7 +15,7 @@ type MySQL struct {
 	TLS         TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's parameter tls; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
 	TableSource `yaml:",inline"`
 
-	_ form.Key `yaml:"layout" enum:"{layouts in MySQL}|custom" required:"true" doc:"Layout of the table, whose rows carry a status: that of a known system (docs/layouts.md describes each, with its defaults), or custom, described by queue (docs/mysql.md)."`
+	_ form.Key `yaml:"layout" enum:"{layouts in mysql}|custom" required:"true" doc:"Layout of the table, whose rows carry a status: that of a known system (docs/layouts.md describes each, with its defaults), or custom, described by queue (docs/mysql.md)."`
 	_ form.Key `yaml:"table" doc:"Name of the table, with its database if that is not the URL's. Named layouts default to the original's name; layout custom requires it."`
 
 	_ form.Key `yaml:"tables"`
@@ -80,10 +79,6 @@ func (m *MySQL) check(c *form.Checker, at form.Location) {
 	if p := m.Preset(); p == nil || !severalTables(p) {
 		m.Tables = Queues{} // so that the configuration can be printed and read back
 	}
-}
-
-func inMySQL(p *layout.Preset) bool {
-	return p.Queue != nil && p.Queue.Definitions[layout.MySQL].Columns != nil
 }
 
 // mysqlURL checks a mysql:// URL.

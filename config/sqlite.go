@@ -11,16 +11,16 @@ type SQLite struct {
 	Path        string `yaml:"path" required:"true" doc:"Path of the database file."`
 	TableSource `yaml:",inline"`
 
-	_ form.Key `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md)."`
+	_ form.Key `yaml:"layout" enum:"outrider|{layouts in sqlite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, that of a known system (docs/layouts.md describes each, with its defaults), or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md)."`
 	_ form.Key `yaml:"table" default:"outrider_outbox" doc:"Name of the table. Named layouts default to the original's name; layout custom requires it."`
 
 	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: columns of the table."`
 
 	_ form.Key `yaml:"tables"`
 	_ form.Key `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status. Times are text in one format, RFC 3339 or that of SQLite's datetime(), or milliseconds since 1970 in an integer column."`
-	_ form.Key `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: limits and timeouts of claims."`
+	_ form.Key `yaml:"claims" doc:"With layout {queue layouts in sqlite}, or with a queue: limits and timeouts of claims."`
 
-	_ form.Key `yaml:"delivered" doc:"With layout {SQLite layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted."`
+	_ form.Key `yaml:"delivered" doc:"With layout {queue layouts in sqlite}, or with a queue: whether a delivered row is kept, with its status, or deleted."`
 
 	_ form.Key `yaml:"wake" doc:"How new rows are found. SQLite cannot notify."`
 	_ form.Key `yaml:"poll"`
@@ -29,7 +29,7 @@ type SQLite struct {
 
 	_ form.Key `yaml:"leader" doc:"Cannot be true: an SQLite file has one instance and refuses a second one."`
 
-	Retention *SQLiteRetention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {SQLite layouts}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
+	Retention *SQLiteRetention `yaml:"retention" doc:"With layout outrider: removes rows that every route has settled. With layout {queue layouts in sqlite}, or with a queue: removes delivered rows. {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
 
 // Kind is "sqlite".

@@ -75,7 +75,7 @@ func TestMistakesHaveTheirLocation(t *testing.T) {
 		{"name: 5", "1:7: name: expected a string, found a number", "put it in quotes"},
 		{"name: a\nevery: 5", `2:8: every: expected a duration with its unit, such as 200ms, 30s, 1h30m or 7d, found "5"`, ""},
 		{"name: a\nevery: 2h", `2:8: every: must be at most 1h, found "2h"`, "allowed: 1s to 1h, default 30s"},
-		{"name: a\nnmae: b", "2:1: nmae: unknown key nmae", "did you mean name?"},
+		{"name: a\nnam: b", "2:1: nam: unknown key nam", "did you mean name?"},
 		{"name: a\ninterval: 5s", "2:1: interval: unknown key interval", "did you mean every?"},
 		{"label: a", "1:1: label: unknown key label", "did you mean name?"},
 		{"name: a\ninner: 5", "2:8: inner: expected a mapping, found a number", "write {key: value}, or one indented key: value per line"},
