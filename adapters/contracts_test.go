@@ -42,7 +42,7 @@ func loaded(t *testing.T) (load func(path string) *types.Package, paths []string
 }
 
 // An interface is optional only if one implementation lacks it: what all have is a method of the thing itself, so that no caller
-// has to ask for it and no branch waits for a type that nobody wrote.
+// has to ask for it and no branch is for a type that does not exist.
 func TestOptionalInterfacesAreOptional(t *testing.T) {
 	load, paths := loaded(t)
 	contracts := load(module + "adapters")

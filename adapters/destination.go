@@ -109,7 +109,7 @@ type Ordering struct {
 	Pooled bool
 }
 
-// Unit is what may be outstanding at once.
+// Unit is the unit that may be outstanding at once.
 type Unit int
 
 const (
@@ -161,8 +161,7 @@ type Fencer interface {
 type Owned func(ctx context.Context) (bool, error)
 
 // LeaderLock is a lock outside of the state store: the one process that holds
-// it leads. By it relays and another system that does not use our state stand
-// by for each other.
+// it leads. Relays and another system that does not use our state wait for each other by it.
 type LeaderLock interface {
 	// TryLock takes the lock unless another session has it, without waiting. When
 	// it was taken, lost is closed as soon as it is known that it is held no

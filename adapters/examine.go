@@ -9,7 +9,7 @@ import (
 // Finding is the result of one check. It never has secrets.
 type Finding struct {
 	Level   Level
-	Subject string // what was looked at, in a few words: "primary server"
+	Subject string // of the check, in a few words: "primary server"
 	Text    string // what was found
 	Fix     string // what to do; empty when there is nothing to do
 
@@ -43,7 +43,7 @@ func (l Level) String() string {
 }
 
 // FindingsOf makes broken findings of an error, one of each error that was
-// joined. The fix stands in the texts of errors behind a semicolon,
+// joined. The texts of errors have the fix behind a semicolon,
 // or is a statement of SQL behind a colon.
 func FindingsOf(subject string, err error) []Finding {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

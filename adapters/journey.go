@@ -8,9 +8,9 @@ import (
 type Found struct {
 	Rows []FoundRow
 
-	// Looked says in words what was looked at where that was not the whole table; empty:
-	// it was. Fix is the statement that creates the missing index.
-	Looked, Fix string
+	// Searched says in words which part of the table was searched; empty: all of it.
+	// Fix is the statement that creates the missing index.
+	Searched, Fix string
 }
 
 // FoundRow is a row of a table.
@@ -52,7 +52,7 @@ type RowPlace struct {
 	Key      string
 }
 
-// Trace is what the memory of one relay knows of an event on one route.
+// Trace is the memory of one relay about an event on one route.
 type Trace struct {
 	LaneRef
 	Position int64 // of the row, in a log table

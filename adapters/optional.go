@@ -31,7 +31,7 @@ type LaneBacklogger interface {
 // Rebaser is implemented by sources whose cursors become invalid when the
 // database is restored.
 type Rebaser interface {
-	// Rebase returns, by slot, cursors of the database as it is now that stand
+	// Rebase returns, by slot, cursors of the database as it is now that are
 	// where the given lanes stood if that is known, and otherwise before
 	// that: rows may come again, none is left out. It waits for transactions
 	// that write to the table now, until ctx ends.
@@ -166,7 +166,7 @@ type OpenTransaction struct {
 //
 // A row is delivered from memory only if nothing of its group can be before it: the statement that inserts it also returns what
 // was inserted before, and all of that must have been read by then, or have been delivered from memory itself. The row is read later, too, as it
-// stands in the table, and is then known. Uncertain rows are left to Fetch.
+// is in the table, and is then known. Uncertain rows are left to Fetch.
 type HotSource interface {
 	Source
 

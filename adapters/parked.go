@@ -44,7 +44,7 @@ type ParkedKey struct {
 	Seq int64
 }
 
-// ParkedAction is what an operator does with parked messages.
+// ParkedAction is a change of parked messages by an operator.
 type ParkedAction string
 
 // The actions of operators.
@@ -206,7 +206,7 @@ type Operation struct {
 	TakenDone int
 }
 
-// OperationKind is what an operation does.
+// OperationKind is the kind of an [Operation].
 type OperationKind string
 
 // The kinds of operations. The first three are those of [ParkedAction].
@@ -250,7 +250,7 @@ func (o *Operation) PerSecond() float64 {
 	return float64(o.Done-o.TakenDone) / took
 }
 
-// Command is what a step of the operation does with parked messages; of a planned one, which has no CreatedAt yet, what it would do now.
+// Command is the command on parked messages of a step of the operation; of a planned one, which has no CreatedAt yet, as of now.
 func (o *Operation) Command() ParkedCommand {
 	c := ParkedCommand{Action: ParkedAction(o.Kind), Filter: o.Filter, All: o.All, By: o.By}
 	if !o.CreatedAt.IsZero() && (c.Filter.Before.IsZero() || o.CreatedAt.Before(c.Filter.Before)) {
@@ -283,7 +283,7 @@ type OperationFilter struct {
 	Limit  int    // at most; 0: [DefaultParkedList]
 }
 
-// OperationStep is what one step does, in one transaction.
+// OperationStep is one step, in one transaction.
 type OperationStep struct {
 	ID    string
 	Epoch int64

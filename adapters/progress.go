@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ProgressStore is a [StateStore] that keeps rows of another system's table of progress beside the cursors of routes, in its own
+// ProgressStore is a [StateStore] that keeps rows of another system's table of progress next to the cursors of routes, in its own
 // database. Each settle that concerns such a route writes its row in the same transaction, from what that transaction has
 // written of cursors and parked messages: so the row is never ahead of what was delivered, and what it says of
 // a failed message is what the parking says.
@@ -16,7 +16,7 @@ type ProgressStore interface {
 	StateStore
 
 	// KeepProgress says which rows there are, in place of what it said before, and in whose name they are written. Without a
-	// name it is by somebody who only reads them, and changes nothing where rows are kept already.
+	// name the caller only reads them, and changes nothing where rows are kept already.
 	KeepProgress(instance string, rows []ProgressRow)
 
 	// CheckProgress returns an error that names what is wrong with the tables of the rows, and the fix.

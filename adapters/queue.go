@@ -23,7 +23,7 @@ import (
 // A table without a status for rows being processed has no claims. The owner of a row's lane owns the row; a claim writes
 // nothing, its rows are remembered until they are settled, and Settle writes only where a row waits still and the lane
 // has the epoch that the result says ([ClaimResult.Epoch]), as far as the queue can see epochs. There a row that was
-// taken by mistake is not seen by other instances, so lanes that were taken anew have another term
+// taken by mistake is not seen by other instances, so lanes that were taken again have another term
 // ([ClaimRequest.Terms]).
 //
 // One goroutine calls Claim, another one calls Settle and Extend, and both continue
@@ -57,7 +57,7 @@ type Queue interface {
 	Extend(ctx context.Context, claims []*Claim) (lost []*Claim, err error)
 
 	// Recover puts rows back that have been marked as being processed for longer
-	// than the layout's timeout, after a crash. It returns how many. It looks at all lanes, so any
+	// than the layout's timeout, after a crash. It returns how many. It covers all lanes, so any
 	// instance may call it, and several at once; rows that the caller holds stay as they are.
 	Recover(ctx context.Context) (int, error)
 
@@ -120,7 +120,7 @@ type Claim struct {
 	Attempts int    // failed attempts that the table counts for the row
 }
 
-// ClaimResult is what a settle writes about a claimed row.
+// ClaimResult is the result of a claimed row, as a settle writes it.
 type ClaimResult struct {
 	Claim   *Claim
 	Outcome outbox.Outcome // Delivered or Skipped (done), Retry, Dead, or Put (unclaimed: nothing counted)

@@ -112,7 +112,7 @@ type DatedAhead struct {
 	Fix      string        // statement that corrects its date
 }
 
-// RetentionStats is what retention has done to a source's table since the
+// RetentionStats counts what retention has removed from a source's table since the
 // process began, and what it found last.
 type RetentionStats struct {
 	Source     string
@@ -156,10 +156,10 @@ type RouteStats struct {
 
 	Duplicates int64 // messages that the destination took for duplicates and counts as delivered, of all its routes; 0 where it does not tell
 
-	// Looks for messages of a route with a pace of its own: how many there were, how many found nothing since the last one that did,
+	// Polls of a route with a poll of its own: how many there were, how many found nothing since the last one that did,
 	// and when the next one is due; zero: now.
-	Looks, EmptyLooks int64
-	NextLook          time.Time
+	Polls, EmptyPolls int64
+	NextPoll          time.Time
 
 	Queue *QueueStats // of a route that claims from a queue; routes of one queue share it
 }

@@ -83,7 +83,7 @@ func (r *Row) TakeOccurred(created bool) (err error) {
 	return nil
 }
 
-// After returns the cursor that stands behind the row, given that everything
+// After returns the cursor behind the row, given that everything
 // which its read yielded before it has been settled.
 func (r *Row) After() Cursor { return After(r.Page, r.Position, r.Late, r.Anchor()) }
 

@@ -129,7 +129,7 @@ type Instance struct {
 type RunningRoute struct {
 	Route string `json:"route"`
 
-	// Unit is what moves as a whole: all routes of the same unit have one owner
+	// Unit moves as a whole: all routes of the same unit have one owner
 	// at a time. Empty: the route's lanes are spread one by one.
 	Unit string `json:"unit,omitempty"`
 
@@ -163,7 +163,7 @@ type LaneMark struct {
 	Commands int64 // the counter that operator commands raise
 }
 
-// Settlement is what one settle writes about one cursor row. All of it or, when
+// Settlement is the write of one settle to one cursor row. All of it or, when
 // fenced, none of it.
 type Settlement struct {
 	LaneRef

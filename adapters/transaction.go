@@ -95,7 +95,7 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("%d parked messages were removed by an operator", len(e.Keys))
 }
 
-// ErrLost is part of the [outbox.Released] result of a message that somebody else has by now. It is not delivered again: its origin takes
+// ErrLost is part of the [outbox.Released] result of a message that another process has by now. It is not delivered again: its origin takes
 // it back.
 var ErrLost = errors.New("the message belongs to somebody else")
 

@@ -24,7 +24,7 @@ func (r *Router) Stats() []adapters.RouteStats {
 			c.AddStats(rt.Route.Route, &s)
 		}
 		if rt.pace != nil {
-			s.Looks, s.EmptyLooks, s.NextLook = rt.pace.Stats()
+			s.Polls, s.EmptyPolls, s.NextPoll = rt.pace.Stats()
 		}
 		out = append(out, s)
 	}

@@ -101,7 +101,7 @@ func mixed(groups []string, n int) []*message.Message {
 	return batch
 }
 
-// errHeld is what the suite's deliver keeps back.
+// errHeld is the result of a message that the suite's deliver does not send.
 var errHeld = outbox.Released(errors.New("an earlier message of the group was not delivered"))
 
 // deliver sends messages the way router would, in batches as the destination's

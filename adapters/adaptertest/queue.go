@@ -46,7 +46,7 @@ type QueueHarness struct {
 	// InsertLate writes the rows and returns with the transaction open.
 	InsertLate func(t *testing.T, rows ...QueueRow) (commit func())
 
-	// Rows returns the content of the tables, as an independent look at the
+	// Rows returns the content of the tables, as an independent query of the
 	// database finds it.
 	Rows func(t *testing.T) []QueueRow
 
@@ -134,7 +134,7 @@ func (s *queueSuite) own(t *testing.T, slots ...int) {
 	}
 }
 
-// result is what is settled about a row by the owner of its lane.
+// result is the settlement of a row by the owner of its lane.
 func (s *queueSuite) result(row *adapters.Row, outcome outbox.Outcome) adapters.ClaimResult {
 	return adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts,
 		Lane: adapters.LaneRef{Route: "suite", Slot: row.Slot}, Epoch: s.epochs[row.Slot]}

@@ -151,7 +151,7 @@ func testQueueClaimedOnce(t *testing.T, s *queueSuite) {
 	}
 }
 
-// arrivals is what several processes have claimed, whose keys ascend in
+// arrivals are the claims of several processes, whose keys ascend in
 // each group.
 type arrivals struct {
 	mu    sync.Mutex

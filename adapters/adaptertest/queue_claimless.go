@@ -87,7 +87,7 @@ func testClaimlessFormerOwner(t *testing.T, s *queueSuite) {
 	}
 }
 
-// testClaimlessOldTerm: the lane was lost and taken again. Until it is known what became of the rows of the
+// testClaimlessOldTerm: the lane was lost and taken again. Until the outcome is known of the rows of the
 // session before, nothing behind them is claimed.
 func testClaimlessOldTerm(t *testing.T, s *queueSuite) {
 	s.claimless(t)

@@ -32,7 +32,7 @@ func (s *queueSuite) later(t *testing.T, group string) QueueRow {
 	return s.insert(t, group)[0]
 }
 
-// quiet claims several times and wants nothing: a queue may look at parts of its tables at
+// quiet claims several times and wants nothing: a queue may read parts of its tables at
 // a time.
 func (s *queueSuite) quiet(t *testing.T, q adapters.OperatorQueue, r adapters.ClaimRequest) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// testQueueLockedSettle: another session has locked a row and does not let go. What became of others is written, the claim stays, and
+// testQueueLockedSettle: another session has locked a row and does not let go. The results of other rows are written, the claim stays, and
 // the row is settled when it is free.
 func testQueueLockedSettle(t *testing.T, s *queueSuite) {
 	if s.Lock == nil {

@@ -82,7 +82,7 @@ func events(n, groups int) []adapters.Row {
 	return rows
 }
 
-// position is where every slot of a source stands.
+// position has a cursor for every slot of a source.
 type position [adapters.Slots]adapters.Cursor
 
 // startAt is the same start for every slot.

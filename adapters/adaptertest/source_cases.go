@@ -254,7 +254,7 @@ func testTwoReadsOfOneSlot(t *testing.T, h SourceHarness) {
 	}
 }
 
-// testLaggardDelaysNobody lets one slot stand at the beginning of many rows
+// testLaggardDelaysNobody leaves one slot at the beginning of many rows
 // while the others are at the end: they get new rows by the next fetch,
 // whether the laggard takes few rows at a time or many.
 func testLaggardDelaysNobody(t *testing.T, h SourceHarness) {

@@ -71,7 +71,7 @@ func testPauseOfAnAddress(t *testing.T, db *stateDB) {
 	}
 }
 
-// A group is paused beside the route and its addresses, also one whose name is that of an address.
+// A group is paused independently of the route and its addresses, also one whose name is that of an address.
 func testPauseOfAGroup(t *testing.T, db *stateDB) {
 	store, _ := db.acquired(0)
 	before := commands(t, store)

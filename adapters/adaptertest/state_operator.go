@@ -213,8 +213,8 @@ func testCommandsNeedAFilter(t *testing.T, db *stateDB) {
 	}
 }
 
-// testCommandsWhileSettling runs operator commands beside an owner that parks
-// and unparks: nobody fails, and the counters account for the commands.
+// testCommandsWhileSettling runs operator commands while an owner parks
+// and unparks: no call fails, and the counters account for the commands.
 func testCommandsWhileSettling(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1, 2, 3)
 	operator := db.store()

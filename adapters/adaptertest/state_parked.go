@@ -86,7 +86,7 @@ func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 }
 
 // A row that an operator redrove stays as that left it: the settle of an attempt that was under
-// way does not overwrite it, whatever became of the attempt, unless it was a delivery. A row of which its owner knows
+// way does not overwrite it, whatever the outcome of the attempt, unless it was a delivery. A row of which its owner knows
 // no attempts is written.
 func testRedrivenStaysRedriven(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4)

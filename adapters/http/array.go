@@ -2,7 +2,7 @@ package http
 
 import "io"
 
-// array reads the JSON array of a request: the items' own bytes, which nobody
+// array reads the JSON array of a request: the items' own bytes, which nothing
 // changes, with brackets and commas around them. Nothing is copied but into the
 // connection's buffer, and an answer may come while it is still being read.
 type array struct {

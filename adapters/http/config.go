@@ -64,7 +64,7 @@ type Config struct {
 	// Defaults: 100 (1 with format watermill), 1 MiB and any number.
 	MaxMessages, MaxBytes, MaxGroups int
 
-	// ShowPayload has errors quote what an answer repeats of payloads. Otherwise *** stands for each value.
+	// ShowPayload has errors quote what an answer repeats of payloads. Otherwise each value is replaced by ***.
 	ShowPayload bool
 
 	// MaxRequests bounds the requests that are in flight at once.
@@ -75,7 +75,7 @@ type Config struct {
 	// [DefaultStatuses]. 2xx is always success.
 	Statuses map[int]outbox.Kind
 
-	// Accept are statuses beside 2xx that mean success, for example 409 of a
+	// Accept are statuses, in addition to 2xx, that mean success, for example 409 of a
 	// receiver that has the message already.
 	Accept []int
 
@@ -84,7 +84,7 @@ type Config struct {
 	// first of each group (transient).
 	Whole bool
 
-	// Items makes the body of a request {"items": [...]}, and has the answer say what became of each:
+	// Items makes the body of a request {"items": [...]}, and has the answer give the result of each:
 	// {"results": [{"status": "SUCCESS"}]}, in their order. A request then has one message of each group at most,
 	// because the receiver may refuse one and take the next. It takes format raw.
 	Items bool

@@ -120,7 +120,7 @@ func (d *Destination) encode(msg *message.Message) ([]byte, error) {
 	}
 }
 
-// sendable leaves out what stands behind a message that failed.
+// sendable leaves out the messages behind one that failed.
 func (d *delivery) sendable(part []item) []item {
 	if d.held == nil {
 		return part

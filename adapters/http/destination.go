@@ -29,7 +29,7 @@ type Destination struct {
 
 var _ adapters.Destination = (*Destination)(nil)
 
-// DefaultStatuses is what statuses mean that [Config.Statuses] says nothing
+// DefaultStatuses are the kinds of statuses that [Config.Statuses] says nothing
 // about. Those that are in neither follow from their class: 3xx is unavailable,
 // 4xx permanent, 5xx transient.
 func DefaultStatuses() map[int]outbox.Kind { return httpx.DefaultStatuses() }

@@ -19,7 +19,7 @@ var _ adapters.Examiner = (*Destination)(nil)
 // examineTimeout bounds each step of an examination.
 const examineTimeout = 10 * time.Second
 
-// Examine implements [adapters.Examiner]: it connects, looks at the certificate,
+// Examine implements [adapters.Examiner]: it connects, checks the certificate,
 // and asks with OPTIONS, without credentials and without a body. The status of
 // the answer says little: many receivers know POST only.
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {

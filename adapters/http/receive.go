@@ -86,7 +86,7 @@ func (s *Subscriber) sender(path string) *subscription {
 	return sub
 }
 
-// refusal is why a request is not looked at; 0: it is.
+// refusal is why a request is not read; 0: it is.
 func (s *Subscriber) refusal(r *http.Request) (status int, text string) {
 	switch {
 	case len(s.cfg.Tokens) == 0 && !plainHost(r.Host):

@@ -44,7 +44,7 @@ func coded(err error, code string, answered bool) error {
 	return err
 }
 
-// results reads what became of each item of a request from the answer: {"results": [{"status": "SUCCESS", "error":
+// results reads the result of each item of a request from the answer: {"results": [{"status": "SUCCESS", "error":
 // "..."}]}, one for each, in their order. The ids in it are the platform's. An answer of another form says nothing
 // of any item, so all are attempted again.
 func (d *Destination) results(address string, answer []byte, batch []item) ([]error, error) {

@@ -94,7 +94,7 @@ type Subscriber struct {
 	addr   net.Addr
 }
 
-// subscription is what requests to one path go to.
+// subscription receives the requests to one path.
 type subscription struct {
 	ctx     context.Context
 	out     chan *message.Message

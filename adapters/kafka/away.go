@@ -52,7 +52,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// reach is what a client knows about whether any broker answers: connections that
+// reach records whether any broker answers a client: connections that
 // cannot be made, and no answer on one that was. It is away when that has lasted for
 // awayAfter, for as many addresses as were configured: one broker of a cluster that
 // is down is not the cluster, and the others answer requests for metadata meanwhile.

@@ -67,7 +67,7 @@ func (b *bisection) failRest(err error) {
 	}
 }
 
-// behind gives a message back that stands behind a failed one of its group.
+// behind gives a message back that follows a failed one of its group.
 func (b *bisection) behind(i int) bool {
 	held := b.w.holds(b.w.group(i))
 	if held {

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// errClosed is what deliveries get after Close.
+// errClosed is the error of deliveries after Close.
 var errClosed = errors.New("kafka: the destination is closed")
 
 // client is a franz-go client that one wave at a time has to itself.

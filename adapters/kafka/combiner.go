@@ -43,7 +43,7 @@ type company struct {
 	ctx     context.Context // ends when none of them is there any more
 	end     context.CancelFunc
 	there   int           // guarded by the mutex of combiners
-	encoded chan struct{} // closed when their messages are not looked at any more
+	encoded chan struct{} // closed when their messages are not read any more
 }
 
 // leaveMoment is how long a delivery that is called off waits for the wave to end by

@@ -35,7 +35,7 @@ func (d *Destination) deliver(ctx context.Context, from clients, topic string, b
 	return d.send(ctx, from, d.newWave(topic, batch))
 }
 
-// newWave returns a wave of the messages, which it does not look at any more: what
+// newWave returns a wave of the messages, which it does not read any more: what
 // their senders do with them from here on is no concern of the wave's.
 func (d *Destination) newWave(topic string, batch []*message.Message) *wave {
 	w, ok := d.waves.Get().(*wave)

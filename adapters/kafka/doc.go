@@ -16,7 +16,7 @@
 //
 // A broker does not say which record of a batch it rejects. Deliver
 // finds it by sending halves again, within the same call: the culprit gets its
-// error, the records before and beside it are delivered, and what follows it in
+// error, the records before it and of other partitions are delivered, and what follows it in
 // its group comes back released.
 //
 // A wave that is cancelled or not answered in time costs its client: closing

@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// fencedProducer is what one session of a lane delivers through when the destination is
+// fencedProducer delivers for one session of a lane when the destination is
 // exclusive: a client with the lane's transactional id, and each wave a
 // transaction of its own.
 //
@@ -62,7 +62,7 @@ func (d *Destination) transactionalID(lane string) string {
 	return d.cfg.TransactionalID + "-/" + lane
 }
 
-// olderID is what transactionalID was before it was unambiguous. An owner of a former
+// olderID is the transactionalID of versions in which it was ambiguous. An owner of a former
 // version may still be in flight with it.
 func (d *Destination) olderID(lane string) string {
 	return d.cfg.TransactionalID + "-" + strings.ReplaceAll(lane, "/", "-")

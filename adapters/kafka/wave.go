@@ -16,7 +16,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// wave is a batch on its way: its records, and what became of them. Waves are
+// wave is a batch in flight: its records and their results. Waves are
 // reused, and so are their slices: a delivery of 2000 messages allocates next to
 // nothing of its own.
 type wave struct {
@@ -42,7 +42,7 @@ type wave struct {
 	promise  func(*kgo.Record, error)
 }
 
-// name is what a wave keeps of a message beside its record: the message itself may
+// name is the part of a message that a wave keeps next to its record: the message itself may
 // go back to its lane, whose middleware may change it, before the wave has ended.
 type name struct{ id, group string }
 

@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// FlowCatalyst is what FlowCatalyst's outbox processor works on, and the settings that its users rely on
+// FlowCatalyst is the table of FlowCatalyst's outbox processor, and the settings that its users rely on
 // without writing them down.
 func FlowCatalyst() *Preset {
 	return &Preset{
@@ -52,7 +52,7 @@ func FlowCatalyst() *Preset {
 					{"id", "VARCHAR(13) PRIMARY KEY"},
 					{"type", "VARCHAR(20) NOT NULL"},
 					{"message_group", "VARCHAR(255)"},
-					{"payload", "LONGTEXT NOT NULL"}, // the original's TEXT holds 64 KiB
+					{"payload", "LONGTEXT NOT NULL"}, // FlowCatalyst's TEXT holds 64 KiB
 					{"status", "VARCHAR(20) NOT NULL"},
 					{"retry_count", "INT NOT NULL DEFAULT 0"},
 					{"created_at", "TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"}, // a default has no server update it by itself

@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// FlowCatalystV2 is what FlowCatalyst's programs of 2026 work on: one table for rows of three types, with numbers for
+// FlowCatalystV2 is the layout of FlowCatalyst's programs of 2026: one table for rows of three types, with numbers for
 // statuses. Delivered rows are deleted, and a failure has its own status by the platform's answer. The time of the
 // last change is that of the claim, too.
 func FlowCatalystV2() *Preset {

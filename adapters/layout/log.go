@@ -22,7 +22,7 @@ type Log struct {
 	// the application appends rows by functions of its own.
 	Numbered bool
 
-	// Progress is the usual name of the table, in the same database, in which the original keeps how far each of its
+	// Progress is the usual name of the table, in the same database, in which the source system keeps how far each of its
 	// publishers is. Empty: there is none.
 	Progress string
 

@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// OpenOutbox is what the relay of Open Outbox works on (github.com/open-outbox/relay), with its defaults. A row is its
+// OpenOutbox is the table of the relay of Open Outbox (github.com/open-outbox/relay), with its defaults. A row is its
 // while locked_by names it and locked_at is young; both are empty before and after.
 func OpenOutbox() *Preset {
 	return &Preset{

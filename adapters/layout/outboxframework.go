@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// OutboxFramework is what the JDBC outbox framework works on, whose hot path, poller and listeners are described in
+// OutboxFramework is the table of the JDBC outbox framework, whose hot path, poller and listeners are described in
 // docs/migrate/outbox-framework.md. A row has no status while it is being processed. Its definition of the table is MySQL's, its
 // dispatcher keeps no order: ours is that of each aggregate.
 func OutboxFramework() *Preset {

@@ -37,8 +37,8 @@ type Defaults struct {
 
 	Global bool // routes keep the order of the whole table
 
-	Lock   int  // key of the session advisory lock that the original's leader holds, for ours
-	Leader bool // one instance at a time works all tables: the original's limits are those of all its instances
+	Lock   int  // key of the session advisory lock that the source system's leader holds, for ours
+	Leader bool // one instance at a time works all tables: the source system's limits are those of all its instances
 
 	Statistics time.Duration // how often the log sums up what was delivered; 0: never
 

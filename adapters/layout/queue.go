@@ -24,7 +24,7 @@ type Queue struct {
 	// have no order.
 	DefaultGroup string
 
-	// DeadBy are statuses of dead rows beside Statuses.Dead, by what a row died of: the code of the
+	// DeadBy are statuses of dead rows in addition to Statuses.Dead, by what a row died of: the code of the
 	// receiver's answer (outbox.Error.Code) or, without one, the kind of the error ("permanent"). Other errors
 	// get Statuses.Dead.
 	DeadBy map[string]string
@@ -157,7 +157,7 @@ type Definition struct {
 	FindsHeld bool
 }
 
-// Column is a column with its type and what else stands in its definition.
+// Column is a column with its type and the rest of its definition.
 type Column struct{ Name, Type string }
 
 // Index is an index of a table. {table} in its Name is the table's.
@@ -183,7 +183,7 @@ func (q *Queue) InUse() []Named {
 	return values
 }
 
-// Problems are what no database can work with in a layout.
+// Problems are the properties of a layout that no database supports.
 func (q *Queue) Problems() (errs []error) {
 	for _, c := range q.Columns.Required() {
 		if c.Name == "" {

@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// Talkie is what Talkie's OutboxPublisherService works on. It looks for rows that are due once a second, tries
+// Talkie is the table of Talkie's OutboxPublisherService. It looks for rows that are due once a second, tries
 // each five times, thirty seconds longer each time, and never takes a row back that a crash left in publishing: ours
 // does. Rows that are canceled have a status of their own and stay as they are.
 func Talkie() *Preset {
@@ -27,7 +27,7 @@ func Talkie() *Preset {
 	}
 }
 
-// talkieDefinitions are the original's statements, and where there is none of it, the same table for others.
+// talkieDefinitions are Talkie's statements, and for databases that it does not support, the same table.
 func talkieDefinitions() map[Database]Definition {
 	return map[Database]Definition{PostgreSQL: {
 		Columns: []Column{

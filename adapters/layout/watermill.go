@@ -1,6 +1,6 @@
 package layout
 
-// Watermill is what watermill-sql's DefaultPostgreSQLSchema makes of a topic.
+// Watermill is the table that watermill-sql's DefaultPostgreSQLSchema creates for a topic.
 func Watermill() *Preset {
 	return &Preset{
 		Name: "watermill", Title: "Watermill", Doc: "a topic of watermill-sql's DefaultPostgreSQLSchema", Page: "tables.md",

@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// Yantra is what the outbox processor of Yantra, a workflow engine, works on: once a second the hundred oldest rows that are pending,
+// Yantra is the table of the outbox processor of Yantra, a workflow engine: once a second the hundred oldest rows that are pending,
 // for each a job of River. A row has no status while it is being processed, and no columns for attempts, the next attempt
 // and errors: those are notes beside the table (docs/design.md, "Notes beside tables"). Yantra says "exponential backoff" and no
 // figures; these are ours.

@@ -2,7 +2,7 @@ package layout
 
 import "time"
 
-// YantraV2 is what the outbox worker of Yantra's current programs works on: every five seconds the ten oldest rows that are pending
+// YantraV2 is the table of the outbox worker of Yantra's current programs: every five seconds the ten oldest rows that are pending
 // and due, each with a status of its own while it is being processed. Rows of one node execution are in order. Those that are cancelled
 // stay as they are. Yantra counts an attempt as it begins, Outrider as it fails. Where GORM has made the table, status and created_at may
 // be NULL, which doctor says with the statement that changes it.

@@ -19,7 +19,7 @@ import (
 // maxMessages bounds a wave.
 const maxMessages = 1000
 
-// Attributes of a line, beside the message "outbox message".
+// Attributes of a line, next to the message "outbox message".
 const (
 	AttrID       = "id"
 	AttrType     = "type"

@@ -22,7 +22,7 @@ const maxTypes = 100
 // OtherTypes are the event types that have no count of their own.
 const OtherTypes = "(other types)"
 
-// Attributes of a line of a [Statistics], beside the message "outbox statistics".
+// Attributes of a line of a [Statistics], next to the message "outbox statistics".
 const (
 	AttrName      = "destination"
 	AttrTotal     = "delivered"  // messages since the start

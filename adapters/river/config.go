@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// Payload stands in [Config.Args] for the message's payload.
+// Payload is the placeholder in [Config.Args] for the message's payload.
 const Payload = "payload"
 
 // Config says which jobs are made of messages. All templates are those of [format.Address].
@@ -55,7 +55,7 @@ type Config struct {
 	Messages int
 }
 
-// Unique is what jobs that are the same have in common; see river.UniqueOpts.
+// Unique says which jobs count as the same; see river.UniqueOpts.
 type Unique struct {
 	ByArgs   bool
 	ByPeriod time.Duration
@@ -65,7 +65,7 @@ type Unique struct {
 // is reports whether anything is to be unique.
 func (u Unique) is() bool { return u != Unique{} }
 
-// tag is what River allows as a tag.
+// tag matches the tags that River allows.
 var tag = regexp.MustCompile(`\A\w[\w-]+\w\z`)
 
 // longestTag is how long a tag may be.

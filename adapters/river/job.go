@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// job is what River inserts for a message.
+// job is the job that River inserts for a message.
 type job struct {
 	kind string
 	args json.RawMessage

@@ -38,7 +38,7 @@ type Config struct {
 	// errors that carry none. Default: they are left as they are.
 	Classify func(topic string, err error) error
 
-	// Logger takes what becomes known too late to be an attempt's error.
+	// Logger receives errors that become known too late to be an attempt's.
 	// Default: slog.Default().
 	Logger *slog.Logger
 }

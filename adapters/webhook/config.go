@@ -62,7 +62,7 @@ type Config struct {
 	// Timeout bounds a request until its answer is read. Default: 30 s.
 	Timeout time.Duration
 
-	// ShowPayload has errors quote what an answer repeats of payloads. Otherwise *** stands for each value.
+	// ShowPayload has errors quote what an answer repeats of payloads. Otherwise each value is replaced by ***.
 	ShowPayload bool
 
 	// MaxRequests bounds the requests of a route that are in flight at once.
@@ -93,7 +93,7 @@ type Config struct {
 	// [DefaultStatuses]. 2xx is always success.
 	Statuses map[int]outbox.Kind
 
-	// Accept are statuses beside 2xx that mean success.
+	// Accept are statuses, in addition to 2xx, that mean success.
 	Accept []int
 }
 
@@ -112,7 +112,7 @@ const (
 	DefaultSource         = "outrider"
 )
 
-// DefaultStatuses is what statuses mean that [Config.Statuses] says nothing
+// DefaultStatuses are the kinds of statuses that [Config.Statuses] says nothing
 // about: what they mean to package http, but for 400, which is transient. Many
 // receivers answer 400 to a signature that they cannot verify, and a secret
 // that is wrong must not make every message dead.

@@ -126,7 +126,7 @@ func (d *Destination) Ordering() adapters.Ordering {
 var errBehind = outbox.Released(errors.New("webhook: held back: an earlier message was not delivered"))
 
 // Deliver implements [adapters.Destination]. A batch has one message; should it
-// have more, what stands behind one that failed is released.
+// have more, the messages behind one that failed are released.
 func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	var errs []error
 	for i, msg := range batch {

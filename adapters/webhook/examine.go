@@ -18,7 +18,7 @@ var _ adapters.Examiner = (*Destination)(nil)
 
 // Examine implements [adapters.Examiner]: the name is resolved, the addresses held
 // against those that may be dialled, a connection made as deliveries make it, the
-// certificate looked at, and OPTIONS asked, unsigned and without a body.
+// certificate checked, and OPTIONS asked, unsigned and without a body.
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	base := d.target.Base()
 	port := base.Port()

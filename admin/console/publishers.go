@@ -51,7 +51,7 @@ func (c *Console) collectPublishers(out chan<- prometheus.Metric) {
 		}
 		batches[s.Publisher] = sum
 		sending[s.Publisher] += s.Sending.Seconds()
-		allPublished, allFailed, cycles = allPublished+s.Delivered, allFailed+n, cycles+s.Looks
+		allPublished, allFailed, cycles = allPublished+s.Delivered, allFailed+n, cycles+s.Polls
 		leads = leads || s.Lanes > 0
 	}
 	counter(outboxPublished, allPublished)

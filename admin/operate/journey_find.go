@@ -114,8 +114,8 @@ func (s *search) find(ctx context.Context) {
 		case err != nil:
 			s.addNote("source %s could not be searched: %v", name, err)
 			continue
-		case found.Looked != "":
-			s.addNote("source %s: %s", name, found.Looked)
+		case found.Searched != "":
+			s.addNote("source %s: %s", name, found.Searched)
 			if found.Fix != "" {
 				s.addNote("to find every row of source %s: %s", name, found.Fix)
 			}

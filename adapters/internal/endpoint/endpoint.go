@@ -25,7 +25,7 @@ func Dial(ctx context.Context, address string, config *tls.Config, timeout time.
 }
 
 // DialBy is [Dial] with the dialer that the destination uses. Its advice
-// about a refusal of its own stands behind a semicolon.
+// about a refusal of its own is behind a semicolon.
 func DialBy(ctx context.Context, dialer *net.Dialer, address string, config *tls.Config, timeout time.Duration) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// DefaultStatuses is what statuses mean that nothing else is said about. Those
+// DefaultStatuses are the kinds of statuses that nothing else is said about. Those
 // that are not in it follow from their class: 3xx is unavailable, 4xx permanent,
 // 5xx transient.
 func DefaultStatuses() map[int]outbox.Kind {
@@ -45,7 +45,7 @@ type Statuses struct {
 }
 
 // NewStatuses returns a table: what override says goes before what table says,
-// and the statuses in accept are successes beside 2xx.
+// and the statuses in accept are successes in addition to 2xx.
 func NewStatuses(table, override map[int]outbox.Kind, accept []int) Statuses {
 	s := Statuses{kinds: maps.Clone(table), accepted: map[int]bool{}}
 	maps.Copy(s.kinds, override)
@@ -79,7 +79,7 @@ func (s Statuses) Success(status int) bool {
 	return status >= 200 && status < 300 || s.accepted[status]
 }
 
-// Kind is what a status that is no success means.
+// Kind is the kind of error of a status that is no success.
 func (s Statuses) Kind(status int) outbox.Kind {
 	if kind, ok := s.kinds[status]; ok {
 		return kind
@@ -112,7 +112,7 @@ func hint(status int, location string) string {
 	return ""
 }
 
-// leastRetryAfter is what a receiver asks for that says that there were too many requests, and not for how long.
+// leastRetryAfter is the pause after too many requests when the receiver does not say for how long.
 const leastRetryAfter = 200 * time.Millisecond
 
 // maxRetryAfter bounds what a receiver can ask for.

@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// AnchorText is what state stores keep in a cursor's column for the anchor: the anchor, the position that it is of, and what
+// AnchorText is the text in a cursor's column for the anchor: the anchor, the position that it is of, and what
 // the table's lanes are computed from. [ReadAnchorText] reads it. Versions before this one read and write the
 // anchor alone, and older ones leave the column as it is when they move the cursor.
 func AnchorText(c adapters.Cursor, t adapters.Table) string {

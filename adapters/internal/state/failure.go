@@ -43,7 +43,7 @@ func FailuresOf(route string) (first, last int64) {
 	return first, first | (1<<rest - 1)
 }
 
-// FailureColumn is what the column failure of a message says; nil: nothing failed.
+// FailureColumn is the column failure of a message; nil: nothing failed.
 func FailureColumn(route string, p *adapters.Parked) *int64 {
 	if p.LastError == "" {
 		return nil

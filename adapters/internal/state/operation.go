@@ -224,7 +224,7 @@ func (o *Operators) switchOperation(ctx context.Context, id, by, action string, 
 	return changed && err == nil, err
 }
 
-// auditOperation writes down what became of an operation, and how far it is.
+// auditOperation writes down the state of an operation, and how far it is.
 func (db *Database) auditOperation(ctx context.Context, tx Tx, o *adapters.Operation, action, by, event string, changed int) error {
 	what := FilterJSON(o.Filter)
 	if o.Kind == adapters.OperationSeek {

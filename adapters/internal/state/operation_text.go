@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// subject is what an operation is about, as its column keeps it. Texts are packed.
+// subject is the subject of an operation, as its column keeps it. Texts are packed.
 type subject struct {
 	Route   string     `json:"route,omitempty"`
 	Group   string     `json:"group,omitempty"`

@@ -24,7 +24,7 @@ const (
 
 	takeSQL = `UPDATE outrider_cursor SET owner = ?, epoch = ?, acquired_at = ? WHERE route = ? AND slot IN % ORDER BY slot`
 
-	// laneFields are what a lane is loaded from.
+	// laneFields are the columns of [state.ScanLane].
 	laneFields = `route, slot, updated_at IS NULL, position, snapshot, window_snapshot, paged, base,
     beyond, next_seq, epoch, revision, cluster, source, anchor, commands`
 )

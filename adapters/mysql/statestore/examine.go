@@ -41,7 +41,7 @@ func (s *Store) Examine(ctx context.Context) []adapters.Finding {
 	return append(f, state.ExamineLanes(lanes)...)
 }
 
-// unknown is the finding about what could not be looked at.
+// unknown is the finding about a check that could not run.
 func unknown(subject string, err error) adapters.Finding {
 	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 }

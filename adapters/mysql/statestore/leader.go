@@ -34,7 +34,7 @@ type LeaderConfig struct {
 
 // LeaderLock is a lock of a session in MariaDB or MySQL, on a connection of its own.
 // It implements [adapters.LeaderLock]. A process that takes the same name on the same
-// server by GET_LOCK stands by for us, and we for them. Servers of a cluster do not share such locks: all
+// server by GET_LOCK waits for us, and we for it. Servers of a cluster do not share such locks: all
 // have to name the same one.
 type LeaderLock = leaderlock.Lock
 

@@ -24,8 +24,8 @@ const (
 	// its own, so that it does not meet an application's goose.
 	stateVersionTable = "outrider_migrations"
 
-	// createVersionsSQL and beginVersionsSQL are what goose would do in one step, which MySQL can cut in two: then goose
-	// finds a table without a begin, and refuses it for good.
+	// createVersionsSQL and beginVersionsSQL do what goose would do in one step, which MySQL can cut in two: then goose
+	// finds a table without its first row, and refuses it for good.
 	createVersionsSQL = `CREATE TABLE IF NOT EXISTS outrider_migrations (
     id         BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
     version_id BIGINT          NOT NULL,

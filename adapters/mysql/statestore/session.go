@@ -20,7 +20,7 @@ const (
 	// now is the server's clock in microseconds since 1970, whatever the session's time zone is.
 	now = `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))`
 
-	// instanceLock names the lock of the instance whose id stands where the % is. Names are those of a whole server, have at most 64
+	// instanceLock names the lock of the instance whose id replaces the %. Names are those of a whole server, have at most 64
 	// characters and no case, and are never NULL: MySQL ends the statement then, and MariaDB does not. MySQL 9.6 has md5 and sha1 no more.
 	instanceLock = `concat('outrider-', left(sha2(concat(database(), '/', coalesce(%, '')), 256), 40))`
 

@@ -19,7 +19,7 @@ const (
 	lanesAtOnce = 100
 	keysAtOnce  = 250
 
-	// bytesAtOnce is what the parked rows of one statement hold at most, unless one alone is larger: a statement must
+	// bytesAtOnce is the most bytes of the parked rows of one statement, unless one alone is larger: a statement must
 	// fit into max_allowed_packet, which may be 16 MiB.
 	bytesAtOnce = 1 << 20
 
@@ -250,7 +250,7 @@ func parkedValues(p *adapters.Parked) []any {
 		c.ID, c.Type, p.Position, c.Metadata, c.Payload, c.Tries, c.Failure}
 }
 
-// hashOf stands for a text in a key: a key has a maximum size, and texts have none. No two texts have the same one.
+// hashOf replaces a text in a key: a key has a maximum size, and texts have none. No two texts have the same one.
 func hashOf(packed string) []byte {
 	sum := sha256.Sum256([]byte(packed))
 	return sum[:16]

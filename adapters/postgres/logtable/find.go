@@ -61,7 +61,7 @@ func (s *Source) find(ctx context.Context, id string, most int) (found adapters.
 			return i.Predicate == "" && len(i.Columns) > 0 && i.Columns[0] == column
 		}) {
 			sql, args = logFindNewestSQL, append(args, findNewest)
-			found.Looked = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
+			found.Searched = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
 			found.Fix = fmt.Sprintf("CREATE INDEX CONCURRENTLY ON %s (%s)", t.table.Sanitize(), t.quoted(roleID))
 		}
 		sql = strings.NewReplacer("{id}", t.quoted(roleID), "{id type}", t.found[column].Plain).Replace(sql)

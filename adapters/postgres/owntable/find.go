@@ -50,7 +50,7 @@ func (s *Source) Find(ctx context.Context, id string, most int) (found adapters.
 			return i.Predicate == "" && len(i.Columns) > 0 && i.Columns[0] == "id"
 		}) {
 			sql, args = findNewestSQL, append(args, findNewest)
-			found.Looked = fmt.Sprintf("no index finds ids, so only the newest %d rows of each slot were looked at", findNewest)
+			found.Searched = fmt.Sprintf("no index finds ids, so only the newest %d rows of each slot were looked at", findNewest)
 			found.Fix = s.layout.createIDIndex()
 		}
 		rows, err := tx.Query(ctx, pg.InTable(sql, s.base.Quoted), args...)

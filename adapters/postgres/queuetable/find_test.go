@@ -23,7 +23,7 @@ func TestARowIsFoundByItsID(t *testing.T) {
 	for id, want := range map[string]adapters.RowStatus{"w": adapters.RowWaiting, "p": adapters.RowProcessing, "c": adapters.RowDone, "f": adapters.RowDead, "x": adapters.RowOther} {
 		found, err := q.Find(e.ctx, id, 10)
 		pgtest.Must(t, err)
-		if len(found.Rows) != 2 || found.Looked != "" {
+		if len(found.Rows) != 2 || found.Searched != "" {
 			t.Fatalf("%s: %+v", id, found)
 		}
 		f := found.Rows[0]

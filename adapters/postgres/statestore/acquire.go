@@ -31,7 +31,7 @@ SELECT $1, unnest($2::smallint[]), (extract(epoch FROM clock_timestamp()) * 1000
 
 	// acquireSQL takes lanes without a living owner: no owner, this instance, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is
-	// free. The look at the lock is shared, so that two who look at once do not
+	// free. The query for the lock is shared, so that two who ask at once do not
 	// take each other for the owner. Epochs follow the clock, so that none comes
 	// twice in a store that was put back to an earlier state. Of more than $4 our own go first, then
 	// those without an owner.

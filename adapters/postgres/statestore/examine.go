@@ -33,7 +33,7 @@ func (s *Store) Examine(ctx context.Context) []adapters.Finding {
 	return append(f, s.examineWork(ctx)...)
 }
 
-// stateTables are what the state store writes.
+// stateTables are the tables that the state store writes.
 var stateTables = func() (names []string) {
 	for _, r := range stateRights {
 		if r.table != stateVersionTable {
@@ -43,7 +43,7 @@ var stateTables = func() (names []string) {
 	return names
 }()
 
-// stateTablesSubject is what a finding about missing tables is about.
+// stateTablesSubject is the subject of a finding about missing tables.
 const stateTablesSubject = "state tables"
 
 func (s *Store) examineTables(ctx context.Context) []adapters.Finding {

@@ -32,8 +32,7 @@ type LeaderConfig struct {
 
 // LeaderLock is a session advisory lock in PostgreSQL, on a connection of its own.
 // It implements [adapters.LeaderLock]. A process that takes the same key in the same
-// database by pg_advisory_lock or pg_try_advisory_lock stands by for us, and we for
-// them.
+// database by pg_advisory_lock or pg_try_advisory_lock waits for us, and we for it.
 type LeaderLock = leaderlock.Lock
 
 // NewLeaderLock checks the configuration. It does not connect:

@@ -97,13 +97,13 @@ func (b *progressBook) row(route string) (*adapters.ProgressRow, *progressTable,
 	return nil, nil, fmt.Errorf("state store: route %q has no row in a table of progress", route)
 }
 
-// progressWrite is what a settle writes into one table of progress.
+// progressWrite is the write of a settle into one table of progress.
 type progressWrite struct {
 	table             *progressTable
 	routes, published []string
 }
 
-// writes returns what is to be written beside settlements; nothing when none concerns a route with a row.
+// writes returns the writes that go with settlements; nothing when none concerns a route with a row.
 func (b *progressBook) writes(settlements []adapters.Settlement) (out []progressWrite) {
 	if b == nil {
 		return nil

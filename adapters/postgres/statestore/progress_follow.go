@@ -82,7 +82,7 @@ func (s *Store) AgreeStatus(ctx context.Context, route, status string) error {
 	return stateError(fmt.Sprintf("carry out the status of route %q", route), err)
 }
 
-// Forget implements [adapters.StateStore]. A route that is in the configuration begins anew, so its row does, too.
+// Forget implements [adapters.StateStore]. A route that is in the configuration begins again, so its row does, too.
 func (s *Store) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.DeletedRoute, err error) {
 	err = s.transact(ctx, func(tx state.Tx) error {
 		if gone, err = s.within(tx).Forget(ctx, route, force, by); err != nil {

@@ -98,7 +98,7 @@ ON CONFLICT (route) DO UPDATE
 SET progress_table = EXCLUDED.progress_table, topic = EXCLUDED.topic, publisher = EXCLUDED.publisher,
     position = CASE WHEN ` + sameRow + ` THEN o.position ELSE -1 END, status = EXCLUDED.status`
 
-	// resetProgressSQL begins a row anew. It must not wait for an application while rows of ours are locked.
+	// resetProgressSQL makes a row begin again. It must not wait for an application while rows of ours are locked.
 	resetProgressSQL = `
 UPDATE {table} p SET last_position = 0, status = 'ACTIVE', error_count = 0, last_error = NULL, updated_at = clock_timestamp()
 FROM (SELECT l.topic, l.publisher FROM {table} l WHERE l.topic = $1 AND l.publisher = $2 FOR UPDATE NOWAIT) l

@@ -22,7 +22,7 @@ SELECT route, string_agg(concat_ws(' ', slot, epoch, revision, commands), ' ') F
 // marksOfLane is how many numbers renewSQL returns for a lane.
 const marksOfLane = 4
 
-// ownedLanes is what the last renewal has returned, for the next one. An instance with hundreds of routes owns thousands of lanes, and of most of
+// ownedLanes keeps the result of the last renewal for the next one. An instance with hundreds of routes owns thousands of lanes, and of most of
 // them nothing has changed in a second: so the text of a route is compared before it is taken apart.
 type ownedLanes struct {
 	routes map[string]*ownedRoute
@@ -31,7 +31,7 @@ type ownedLanes struct {
 	round  int
 }
 
-// ownedRoute is what the server has said of a route, and when last.
+// ownedRoute is the server's answer about a route, and when it was last given.
 type ownedRoute struct {
 	text  string
 	round int

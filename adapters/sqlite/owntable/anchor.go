@@ -34,7 +34,7 @@ FROM (SELECT 1) LEFT JOIN ` + from + ` r ON r.position = ?`
 // unmoved looks, after the scans of a Fetch, whether the table was put back under
 // them, such as by DELETE of all rows and of the counter in sqlite_sequence: what is
 // written then comes at positions that count as delivered. The counter has fallen
-// behind the furthest cursor, or another row is where that one stands. The latter goes
+// behind the furthest cursor, or another row is at its position. The latter goes
 // by the time of creation only: a payload may be changed once it was delivered.
 func (s *Source) unmoved(ctx context.Context, all []*pending) error {
 	var c adapters.Cursor

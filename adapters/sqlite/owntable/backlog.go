@@ -14,7 +14,7 @@ import (
 var _ adapters.Rebaser = (*Source)(nil)
 
 // Backlog implements [adapters.OperatorSource]. The table has no slots, so rows are
-// looked at from the lowest of the spans' beginnings, their payloads aside.
+// read from the lowest of the spans' beginnings, without payloads.
 func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (adapters.Backlog, error) {
 	b, err := s.backlog(ctx, spans, most)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Source) CanRebase() bool { return s.shape.dated() }
 
 // Rebase implements [adapters.Rebaser]. A file that was replaced by an older copy
 // gives out positions a second time; rows that were created after the cursor was
-// last settled are not delivered, so the cursor stands before the first of them.
+// last settled are not delivered, so the cursor is before the first of them.
 func (s *Source) Rebase(ctx context.Context, lanes []adapters.LaneStatus) (map[int]adapters.Cursor, error) {
 	if !s.shape.dated() {
 		return nil, s.wrap("rebase", errors.New("no column says when a row was created, so new rows cannot be recognised; place the route with `outrider seek`"))

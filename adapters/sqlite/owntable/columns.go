@@ -124,7 +124,7 @@ FROM sqlite_master m WHERE m.type = 'table' AND m.name = ?`, s.table).Scan(&ddl,
 	return nil
 }
 
-// InitMapped looks at a table that is not of the own layout: such a table is its
+// InitMapped checks a table that is not of the own layout: such a table is its
 // application's, so nothing is created. It returns a sentence about it.
 func InitMapped(ctx context.Context, db *sql.DB, table string, columns Columns) ([]string, error) {
 	s, err := newShape(table, &columns)

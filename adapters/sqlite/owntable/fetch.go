@@ -17,7 +17,7 @@ type pending struct {
 	read    adapters.Read
 	page    adapters.Page
 	rows    []*adapters.Row
-	scanned int64           // everything of the slot up to here has been looked at
+	scanned int64           // everything of the slot up to here has been read
 	anchor  adapters.Anchor // of the row there, unless it is the last of rows
 	done    bool
 	drained bool
@@ -47,7 +47,7 @@ func (p *pending) wants(slot int, position int64) bool {
 //
 // A read that is neither full nor drained when its scan ends has been shown
 // everything of its slot up to the last row of the scan, whichever read that row was
-// for; its next cursor stands there. So every read gets on, and none passes a
+// for; its next cursor is there. So every read gets on, and none passes a
 // row that was its own.
 func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(read int, row *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	if err := s.file.Check(); err != nil {

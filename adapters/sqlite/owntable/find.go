@@ -13,10 +13,10 @@ import (
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-// findNewest is how many of the newest rows are looked at where no index finds ids.
+// findNewest is how many of the newest rows are searched where no index finds ids.
 const findNewest = 20_000
 
-// foundColumns are what a search returns of a row.
+// foundColumns are the columns that a search returns.
 const foundColumns = `position, id, type, coalesce(message_group, ''), coalesce(aggregate_type, ''), coalesce(aggregate_id, ''),
     coalesce(tenant_id, ''), coalesce(tags, ''), cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)`
 
@@ -43,7 +43,7 @@ WHERE NOT l.partial AND i.seqno = 0 AND lower(i.name) = lower(?))`, s.table, col
 	if !indexed {
 		from = "(SELECT * FROM " + from + " ORDER BY position DESC LIMIT ?)"
 		args = append(args, findNewest)
-		found.Looked = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
+		found.Searched = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
 		found.Fix = "CREATE INDEX " + lite.Quote(s.table+"_id_idx") + " ON " + lite.Quote(s.table) + " (" + lite.Quote(column) + ")"
 	}
 	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+from+` WHERE id = ? ORDER BY position DESC LIMIT ?`, append(args, id, most)...) //nolint:gosec // G202: names from the table's description

@@ -11,7 +11,7 @@ import (
 )
 
 // CountMoves implements [adapters.OperatorSource]. No row is ever late here. The table
-// has no slots, so all rows between the cursors are looked at, payloads aside.
+// has no slots, so all rows between the cursors are read, without payloads.
 func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int, match func(*adapters.Row) bool) ([]adapters.MoveCount, error) {
 	counts, err := s.countMoves(ctx, moves, most, match)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 var _ adapters.Retainer = (*Source)(nil)
 
-// retention is what a source remembers between the steps of retention. Its
+// retention is the memory of a source between the steps of retention. Its
 // handle can write, unlike the one that reads; it is opened when first needed.
 type retention struct {
 	mu    sync.Mutex // held by Retain and Close
@@ -176,9 +176,9 @@ type pass struct {
 	adapters.Retention
 	routes []adapters.RouteCursors
 	now    time.Time
-	mark   int64   // up to here everything was looked at
+	mark   int64   // up to here everything was read
 	old    int64   // the highest position known to be old enough
-	last   int64   // what was looked at last
+	last   int64   // the last one that was read
 	ahead  []int64 // settled rows that are dated in the future, since the last row that is not
 	gone   []int64
 	result adapters.Retained

@@ -44,7 +44,7 @@ type Config struct {
 // a reader that has read up to position L will never see a new row at or below L:
 //   - A rolled back transaction gives its positions back (AUTOINCREMENT keeps
 //     its counter in a table, which is rolled back too). The next transaction
-//     uses them again; but nobody had seen them, so no cursor stands there.
+//     uses them again; but no reader had seen them, so no cursor is there.
 //   - Positions of committed rows are not used again, even after a delete.
 //
 // This does not hold for rows that are inserted with a position of the
@@ -194,7 +194,7 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 	return c, nil
 }
 
-// beginning is where a cursor stands before all rows. An application can give a table
+// beginning is the position of a cursor before all rows. An application can give a table
 // of its own a row at position 0, or below, which AUTOINCREMENT never does: there it
 // is -1, or before the first row.
 func (s *Source) beginning(ctx context.Context) (position int64, err error) {

@@ -7,10 +7,10 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// unsettledRows bounds the rows that are looked at.
+// unsettledRows bounds the rows that are read.
 const unsettledRows = 2000
 
-// Unsettled implements [adapters.OperatorSource]. The table has no slots, so rows are looked at from the lowest place
+// Unsettled implements [adapters.OperatorSource]. The table has no slots, so rows are read from the lowest position
 // on, for all lanes together. No row is ever late here.
 func (s *Source) Unsettled(ctx context.Context, lanes []adapters.LaneStatus, after []int64, mark adapters.Cursor, most int) ([][]adapters.FoundRow, error) {
 	out, err := s.unsettled(ctx, lanes, after, mark, most)

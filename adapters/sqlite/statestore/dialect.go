@@ -32,7 +32,7 @@ var dialect = state.Dialect{
 	Later: sqlNow + " + ?", AuditTime: true, OwnClock: true, RowOrder: true, SkipScan: true, Unnamed: true,
 	OfGroup: func(packed string) (string, []any) { return "message_group IS nullif(?, '')", []any{packed} },
 
-	// A message without a group is a group of its own. The columns beside min(seq) are those of the row that has it, as
+	// A message without a group is a group of its own. The columns next to min(seq) are those of the row that has it, as
 	// SQLite defines it for a query with a single min.
 	ParkedGroups: func(route string, slots []int) (string, []any) {
 		in, args := state.List(slots)

@@ -29,7 +29,7 @@ func (s *Store) examineRights(ctx context.Context) []adapters.Finding {
 		Text: "every user of this machine can open " + strings.Join(files, ", ") + ", with the payloads of parked messages", Fix: "chmod o= " + strings.Join(files, " ")}}
 }
 
-// stateTables are what the state store writes.
+// stateTables are the tables that the state store writes.
 var stateTables = []string{"outrider_cursor", "outrider_instance", "outrider_parked", "outrider_audit", "outrider_pause"}
 
 // Examine implements [adapters.Examiner].

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
-// lockSuffix names the file beside the database that the running instance
+// lockSuffix names the file next to the database that the running instance
 // holds a lock on. The file stays: deleting it would let two instances lock
 // two files of one name. Who ends, however it ends, loses the lock.
 const lockSuffix = ".outrider-lock"

@@ -31,11 +31,11 @@ type Config struct {
 
 // Store keeps cursors and parked messages in a SQLite file. It implements
 // [adapters.StateStore] for one running instance: Join takes a lock on a file
-// beside the database (PATH.outrider-lock), which the kernel frees when the
+// next to the database (PATH.outrider-lock), which the kernel frees when the
 // process ends; a second instance gets [adapters.ErrSecondInstance] with the
 // first one's process id and host. On systems without flock the first one's
-// lease is what refuses the second. Databases in memory are locked within the
-// process. Commands of operators need no lock and work beside the instance.
+// lease refuses the second. Databases in memory are locked within the
+// process. Commands of operators need no lock and run while the instance runs.
 //
 // The clock of leases and of parked messages is that of this host.
 type Store struct {
@@ -95,7 +95,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// migrations are what leads from each version of the tables to the next.
+// migrations lead from each version of the tables to the next.
 func (s *Store) migrations() (*goose.Provider, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {

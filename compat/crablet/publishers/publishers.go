@@ -256,8 +256,8 @@ func (s *service) backoff(r *http.Request) (any, error) {
 
 // backoffOf counts the pause before the next poll in intervals, as Crablet does.
 func backoffOf(p *console.PublisherStats, now time.Time) Backoff {
-	b := Backoff{EmptyPollCount: p.EmptyLooks}
-	if left := p.NextLook.Sub(now); p.Pause > 0 && left > 0 && !p.NextLook.IsZero() {
+	b := Backoff{EmptyPollCount: p.EmptyPolls}
+	if left := p.NextPoll.Sub(now); p.Pause > 0 && left > 0 && !p.NextPoll.IsZero() {
 		b.CurrentSkipCounter = int64(left / p.Pause)
 	}
 	b.BackedOff = b.CurrentSkipCounter > 0
