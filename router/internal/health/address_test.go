@@ -166,6 +166,7 @@ func TestG10_WhatCountsWhileAnAddressFails(t *testing.T) {
 		}
 		for i := range 3 { // a probe that fails for the third time has had all of its attempts
 			time.Sleep(LongestProbe)
+			synctest.Wait() // for the rerun
 			r.Allow("main", r.b)
 			if counts, _ := r.fail(r.b); counts != (i == 2) {
 				t.Errorf("failed probe %d counts: %v", i+1, counts)
