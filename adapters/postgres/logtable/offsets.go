@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -58,7 +59,7 @@ func (s *Source) startAtOffsets(ctx context.Context) (c adapters.Cursor, err err
 	} else {
 		offsets = s.mapping.offsetsBeside()
 	}
-	sql := strings.NewReplacer("{table}", s.mapping.table.Sanitize(), "{offsets}", offsets.Sanitize()).Replace(offsetsSQL)
+	sql := sqltext.Fill(offsetsSQL, sqltext.Names{"table": s.mapping.table.Sanitize(), "offsets": offsets.Sanitize()})
 	var upto string
 	err = s.base.Pool.QueryRow(ctx, sql, s.mapping.group).Scan(&c.Position, &upto)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -2,12 +2,12 @@ package owntable
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -31,8 +31,8 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a
 	var slot *int16
 	var id *string
 	var created, covered *time.Time
-	query := strings.NewReplacer("{table}", s.base.Quoted, "{id}", wire.CutName("o.id", pgtype.TextOID),
-		"{created}", wire.Instant("o.created_at"), "{covered}", wire.Instant("b.created_at")).Replace(anchorSQL)
+	query := sqltext.Fill(anchorSQL, sqltext.Names{"table": s.base.Quoted, "id": wire.CutName("o.id", pgtype.TextOID),
+		"created": wire.Instant("o.created_at"), "covered": wire.Instant("b.created_at")})
 	err = q.QueryRow(ctx, query, c.Position, int16(c.Anchor.Slot), c.Snapshot, c.Floor()).Scan(&slot, &id, &created, &covered)
 	if covered != nil {
 		newest = covered.UnixMicro()

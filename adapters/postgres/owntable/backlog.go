@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -73,5 +73,5 @@ func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []adapters.S
 			upto[i] = math.MaxInt64
 		}
 	}
-	return tx.Query(ctx, pg.InTable(backlogSQL, s.base.Quoted), slots, after, upto, most+1)
+	return tx.Query(ctx, sqltext.Fill(backlogSQL, sqltext.Names{"table": s.base.Quoted}), slots, after, upto, most+1)
 }

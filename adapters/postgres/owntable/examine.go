@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -55,7 +56,7 @@ func (s *Source) examineXids(ctx context.Context) adapters.Finding {
         ORDER BY o.slot, o.xid LIMIT 1) f)`
 	subject := "table " + s.base.Table + ": transaction ids"
 	var foreign bool
-	if err := s.base.Pool.QueryRow(ctx, pg.InTable(q, s.base.Quoted)).Scan(&foreign); err != nil {
+	if err := s.base.Pool.QueryRow(ctx, sqltext.Fill(q, sqltext.Names{"table": s.base.Quoted})).Scan(&foreign); err != nil {
 		return pg.Unknown(subject, err)
 	}
 	if foreign {

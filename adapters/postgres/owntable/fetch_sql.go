@@ -1,6 +1,10 @@
 package owntable
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
+)
 
 // fetchSQL answers all reads in one round trip. {table} is replaced by
 // [fetchStatement]. Parameters are arrays with one entry per read: slot, L, S, T
@@ -148,5 +152,5 @@ func forTable(sql, table string, l limits) string {
 		names = append(names, l.column(c))
 	}
 	names = append(names, l.stored())
-	return strings.NewReplacer("{table}", table, "{columns}", strings.Join(names, ", ")).Replace(sql)
+	return sqltext.Fill(sql, sqltext.Names{"table": table, "columns": strings.Join(names, ", ")})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
@@ -53,7 +54,7 @@ func (s *Source) Find(ctx context.Context, id string, most int) (found adapters.
 			found.Searched = fmt.Sprintf("no index finds ids, so only the newest %d rows of each slot were looked at", findNewest)
 			found.Fix = s.layout.createIDIndex()
 		}
-		rows, err := tx.Query(ctx, pg.InTable(sql, s.base.Quoted), args...)
+		rows, err := tx.Query(ctx, sqltext.Fill(sql, sqltext.Names{"table": s.base.Quoted}), args...)
 		if err != nil {
 			return err
 		}

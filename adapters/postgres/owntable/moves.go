@@ -3,12 +3,11 @@ package owntable
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -97,7 +96,7 @@ func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, mo
 	if match != nil {
 		columns = matchedColumns
 	}
-	sql := strings.ReplaceAll(pg.InTable(countMovesSQL, s.base.Quoted), "{matched}", columns)
+	sql := sqltext.Fill(countMovesSQL, sqltext.Names{"table": s.base.Quoted, "matched": columns})
 	c := moveCounts{make([]adapters.MoveCount, n), most, match}
 	err = s.base.Count(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, sql, slots, from, snaps, windows, paged, bases, beyond, to, targets, most+1)

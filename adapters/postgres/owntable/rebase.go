@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
 
@@ -72,7 +72,7 @@ func (s *Source) rebased(ctx context.Context, l adapters.LaneStatus) (int64, err
 		return 0, err
 	}
 	var first int64
-	err = s.base.Pool.QueryRow(ctx, pg.InTable(firstUncoveredSQL, s.base.Quoted), int16(l.Slot), c.Floor(), c.Position, c.Snapshot, since).Scan(&first)
+	err = s.base.Pool.QueryRow(ctx, sqltext.Fill(firstUncoveredSQL, sqltext.Names{"table": s.base.Quoted}), int16(l.Slot), c.Floor(), c.Position, c.Snapshot, since).Scan(&first)
 	switch {
 	case err != nil:
 		return 0, err

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
@@ -122,7 +123,7 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 	return s.base.Start(ctx, at, reader.Starts{
 		Beginning: beginningSQL, End: last,
 		Since: "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")",
-	}, func(sql string) string { return pg.InTable(sql, s.base.Quoted) })
+	}, func(sql string) string { return sqltext.Fill(sql, sqltext.Names{"table": s.base.Quoted}) })
 }
 
 // beginningSQL is the position before all rows.
@@ -135,7 +136,7 @@ const beginningSQL = `least(coalesce((
     ) m), 0), 0)`
 
 func (s *Source) beginning(ctx context.Context) (position int64, err error) {
-	err = s.base.Pool.QueryRow(ctx, pg.InTable("SELECT "+beginningSQL, s.base.Quoted)).Scan(&position)
+	err = s.base.Pool.QueryRow(ctx, sqltext.Fill("SELECT "+beginningSQL, sqltext.Names{"table": s.base.Quoted})).Scan(&position)
 	return position, err
 }
 

@@ -173,6 +173,10 @@ func TestG1_OtherClusterAndStandbyAreRefused(t *testing.T) {
 	e := newSourceEnv(t)
 	private := testenv.StartPostgres(t)
 	src := e.source(private.URL(), "")
+	pool, err := pgxpool.New(e.Ctx, private.URL())
+	pgtest.Must(t, err)
+	_, err = Init(e.Ctx, pool, "")
+	pgtest.Must(t, err)
 	here, err := e.src.Table(e.Ctx)
 	pgtest.Must(t, err)
 	there, err := src.Table(e.Ctx)
@@ -180,10 +184,6 @@ func TestG1_OtherClusterAndStandbyAreRefused(t *testing.T) {
 	if here.Cluster == there.Cluster {
 		t.Fatalf("two clusters have the identity %q", here.Cluster)
 	}
-	pool, err := pgxpool.New(e.Ctx, private.URL())
-	pgtest.Must(t, err)
-	_, err = Init(e.Ctx, pool, "")
-	pgtest.Must(t, err)
 	var dir string
 	pgtest.Must(t, pool.QueryRow(e.Ctx, "SHOW data_directory").Scan(&dir))
 	pool.Close()

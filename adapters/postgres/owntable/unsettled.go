@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -62,7 +62,7 @@ func (s *Source) Unsettled(ctx context.Context, lanes []adapters.LaneStatus, aft
 	}
 	out := make([][]adapters.FoundRow, n)
 	err := s.base.Count(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, pg.InTable(unsettledSQL, s.base.Quoted), slots, positions, snaps, windows, paged, bases, beyond, after,
+		rows, err := tx.Query(ctx, sqltext.Fill(unsettledSQL, sqltext.Names{"table": s.base.Quoted}), slots, positions, snaps, windows, paged, bases, beyond, after,
 			mark.Position, mark.Snapshot, most, unsettledLate)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
@@ -26,7 +27,7 @@ func (rm *Remover) ExaminePartitions(ctx context.Context) []adapters.Finding {
 	}
 	var last, stray int64
 	if err = rm.base.Pool.QueryRow(ctx, reader.LastPositionSQL, rm.base.Quoted).Scan(&last); err == nil {
-		err = rm.base.Pool.QueryRow(ctx, pg.InTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&stray)
+		err = rm.base.Pool.QueryRow(ctx, sqltext.Fill(straySQL, sqltext.Names{"table": all.rest.name.Sanitize()}), strayBound).Scan(&stray)
 	}
 	enough := fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0))
 	switch {

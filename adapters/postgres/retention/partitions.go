@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
@@ -129,7 +130,7 @@ func (p *pass) catalogue(ctx context.Context) (all partitions, last int64, err e
 	if all, err = listPartitions(ctx, p.base.Pool, p.base.Quoted); err != nil || all.rest == nil {
 		return all, last, err
 	}
-	err = p.base.Pool.QueryRow(ctx, pg.InTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&p.result.Stray)
+	err = p.base.Pool.QueryRow(ctx, sqltext.Fill(straySQL, sqltext.Names{"table": all.rest.name.Sanitize()}), strayBound).Scan(&p.result.Stray)
 	return all, last, err
 }
 
@@ -240,7 +241,7 @@ func (p *pass) unneeded(ctx context.Context, ranges []partition, last int64) (fr
 // ages looks at how old a partition is.
 func (p *pass) ages(ctx context.Context, part partition) (young, ahead bool, err error) {
 	err = p.read(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, pg.InTable(agesSQL, part.name.Sanitize()), p.Keep.Seconds()).Scan(&young, &ahead)
+		return tx.QueryRow(ctx, sqltext.Fill(agesSQL, sqltext.Names{"table": part.name.Sanitize()}), p.Keep.Seconds()).Scan(&young, &ahead)
 	})
 	return young, ahead, ifGone(err)
 }
@@ -256,7 +257,7 @@ func (p *pass) covered(ctx context.Context, part partition) (covered bool, err e
 
 // coveredIn is covered in a transaction.
 func (p *pass) coveredIn(ctx context.Context, tx pgx.Tx, part partition) (bool, error) {
-	rows, err := tx.Query(ctx, pg.InTable(uncoveredSQL, part.name.Sanitize()), coverParams(p.covers)...)
+	rows, err := tx.Query(ctx, sqltext.Fill(uncoveredSQL, sqltext.Names{"table": part.name.Sanitize()}), coverParams(p.covers)...)
 	if err != nil {
 		return false, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
@@ -283,7 +284,7 @@ CROSS JOIN LATERAL (
 		slots[i] = int16(i)
 	}
 	return p.read(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, pg.InTable(q, p.base.Quoted), slots, marks[:])
+		rows, err := tx.Query(ctx, sqltext.Fill(q, sqltext.Names{"table": p.base.Quoted}), slots, marks[:])
 		if err != nil {
 			return err
 		}

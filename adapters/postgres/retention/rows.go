@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 const (
@@ -62,7 +62,7 @@ func (p *pass) rows(ctx context.Context, table string) error {
 		if p.DryRun || len(found.slots) == 0 {
 			return nil
 		}
-		_, err = tx.Exec(ctx, pg.InTable(removeSQL, table), found.slots, found.positions)
+		_, err = tx.Exec(ctx, sqltext.Fill(removeSQL, sqltext.Names{"table": table}), found.slots, found.positions)
 		return err
 	})
 	if err == nil {
@@ -88,7 +88,7 @@ func (p *pass) page(ctx context.Context, tx pgx.Tx, table string, marks [adapter
 	f := rowPage{marks: marks}
 	limit := max(p.Batch/adapters.Slots, 1)
 	args := append(coverParams(p.covers), marks[:], p.Keep.Seconds(), limit)
-	rows, err := tx.Query(ctx, pg.InTable(pageSQL, table), args...)
+	rows, err := tx.Query(ctx, sqltext.Fill(pageSQL, sqltext.Names{"table": table}), args...)
 	if err != nil {
 		return f, err
 	}

@@ -148,6 +148,3 @@ func quotedNames(names []string) string {
 	}
 	return strings.Join(quoted, ", ")
 }
-
-// InTable puts a table's quoted name into a statement.
-func InTable(sql, table string) string { return strings.ReplaceAll(sql, "{table}", table) }
