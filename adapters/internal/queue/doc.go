@@ -18,6 +18,9 @@
 // a row that another process holds, that is not due, or that the request leaves out. A round that finds next to nothing among very much
 // is followed by a rest, so that rounds take a bounded share of the time.
 //
+// Of a page each group gets its share of the claim before one of them gets a second, so a round comes to all groups after few claims, however many rows
+// each has. What there is no room for is claimed first if the claim gets more, and otherwise left to the next round.
+//
 // A round through a long backlog takes many claims. Groups that are known to have something new are read before it goes on: those whose rows went
 // back, those that were not due, and those that [Driver.Newer] names. They get at most half of what a claim takes.
 //

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -50,7 +51,7 @@ func (c *tableClaim[T]) resume(ctx context.Context, most int) error {
 	for len(c.later) > 0 && c.got < most && !c.full {
 		entries := c.later
 		n, later, err := c.turn(ctx, entries, c.share(entries, most), most)
-		if c.later = append(later, entries[n:]...); err != nil {
+		if c.later = slices.Concat(later, entries[n:]); err != nil {
 			return err
 		}
 	}
