@@ -17,7 +17,8 @@ type collector struct {
 	hotTaken, hotLeft, hotDepth                          *prometheus.Desc
 }
 
-func NewCollector(stats func() []adapters.RouteStats) *collector {
+// NewCollector returns the metrics of the routes of this process.
+func NewCollector(stats func() []adapters.RouteStats) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("outrider_"+name, help, append([]string{"route"}, labels...), nil)
 	}

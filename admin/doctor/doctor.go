@@ -28,6 +28,7 @@ func Doctor(ctx context.Context, cfg *config.Config, opts ...operate.Option) []D
 	return Examine(ctx, cfg, assembly.OptionsOf(opts))
 }
 
+// Examine is [Doctor] with options that were read before.
 func Examine(ctx context.Context, cfg *config.Config, options assembly.Options) []Diagnosis {
 	d := &doctor{cfg: cfg, build: assembly.NewBuilder(cfg, options)}
 	for _, w := range cfg.Warnings {

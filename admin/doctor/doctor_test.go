@@ -35,10 +35,10 @@ func TestMemory(t *testing.T) {
 }
 
 // parse reads a configuration on a SQLite file; admin is the section of that name.
-func parse(t *testing.T, file, admin, route string) *config.Config {
+func parse(t *testing.T, file, admin string) *config.Config {
 	t.Helper()
-	cfg, err := config.Parse("test", fmt.Appendf(nil, "admin: {%s}\nsources: {app: {type: sqlite, path: %q}}\ndestinations: {log: {type: log}}\nroutes: {orders: {from: app, to: log%s}}\n",
-		admin, file, route), func(string) (string, bool) { return "", false })
+	cfg, err := config.Parse("test", fmt.Appendf(nil, "admin: {%s}\nsources: {app: {type: sqlite, path: %q}}\ndestinations: {log: {type: log}}\nroutes: {orders: {from: app, to: log}}\n",
+		admin, file), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func levels(found []Diagnosis) map[string]string {
 
 func TestDoctorBeforeAndAfterInit(t *testing.T) {
 	t.Parallel()
-	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: off", "")
+	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: off")
 	before := Doctor(t.Context(), cfg)
 	d := doctor{found: before}
 	if !d.broken("source app") {
@@ -78,7 +78,7 @@ func TestDoctorBeforeAndAfterInit(t *testing.T) {
 
 func TestDoctorShowsPauses(t *testing.T) {
 	t.Parallel()
-	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: off", "")
+	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: off")
 	if _, err := operate.Init(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestDoctorShowsPauses(t *testing.T) {
 
 func TestDoctorOfARouteThatNeverRan(t *testing.T) {
 	t.Parallel()
-	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: off", "")
+	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: off")
 	if _, err := operate.Init(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestDoctorOfARouteThatNeverRan(t *testing.T) {
 // What is broken of a source is reported there once, and not again for each of its routes.
 func TestDoctorReportsACauseOnce(t *testing.T) {
 	t.Parallel()
-	cfg := parse(t, filepath.Join(t.TempDir(), "no", "such", "folder", "shop.db"), "listen: off", "")
+	cfg := parse(t, filepath.Join(t.TempDir(), "no", "such", "folder", "shop.db"), "listen: off")
 	broken := 0
 	for _, f := range Doctor(t.Context(), cfg) {
 		if f.Level == adapters.LevelBroken {
@@ -150,7 +150,7 @@ func TestDoctorSeesARelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: "+l.Addr().String(), "")
+	cfg := parse(t, filepath.Join(t.TempDir(), "shop.db"), "listen: "+l.Addr().String())
 	text := func() string {
 		for _, f := range Doctor(t.Context(), cfg) {
 			if f.Part == "process" && strings.HasPrefix(f.Subject, "admin address") {

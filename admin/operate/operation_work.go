@@ -39,11 +39,8 @@ func (op *Operator) work(ctx context.Context, store adapters.OperatorStore, id, 
 	if err != nil || taken == nil {
 		return nil, err
 	}
-	w := &work{op: op, store: store, now: *taken, size: adapters.DefaultParkedStep, limiter: rate.NewLimiter(rate.Inf, 0), told: told}
-	if r := taken.Rate; r > 0 {
-		w.size = max(1, int(math.Ceil(min(r, adapters.DefaultParkedStep))))
-		w.limiter = rate.NewLimiter(rate.Limit(r), w.size)
-	}
+	w := &work{op: op, store: store, now: *taken, told: told}
+	w.size, w.limiter = stepsOf(taken.Rate)
 	for failures := 0; w.now.State == adapters.OperationRunning; {
 		if ctx.Err() != nil {
 			err = w.step(ctx, adapters.OperationStep{}) // given up

@@ -95,11 +95,7 @@ func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, 
 	if c.Filter.Limit > 0 {
 		left = c.Filter.Limit
 	}
-	size, limiter := adapters.DefaultParkedStep, rate.NewLimiter(rate.Inf, 0)
-	if p.Rate > 0 {
-		size = max(1, int(math.Ceil(min(p.Rate, adapters.DefaultParkedStep))))
-		limiter = rate.NewLimiter(rate.Limit(p.Rate), size)
-	}
+	size, limiter := stepsOf(p.Rate)
 	for _, s := range op.stores {
 		step := adapters.ParkedStep{Last: c.Filter.After, More: true}
 		for step.More && left > 0 {
@@ -135,4 +131,13 @@ func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, 
 		}
 	})
 	return changed, err
+}
+
+// stepsOf is how many messages a step has at most at a rate (0: no limit), and what limits the steps to it.
+func stepsOf(perSecond float64) (size int, limiter *rate.Limiter) {
+	if perSecond <= 0 {
+		return adapters.DefaultParkedStep, rate.NewLimiter(rate.Inf, 0)
+	}
+	size = max(1, int(math.Ceil(min(perSecond, adapters.DefaultParkedStep))))
+	return size, rate.NewLimiter(rate.Limit(perSecond), size)
 }

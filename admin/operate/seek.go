@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
@@ -206,4 +208,45 @@ func (op *Operator) countMoves(ctx context.Context, src adapters.OperatorSource,
 		}
 	}
 	return src.CountMoves(ctx, moves, movedMost, match)
+}
+
+// Target is where a route is to continue; exactly one field is set.
+type Target struct {
+	Start    adapters.Start
+	Position int64 // the first message to be delivered is the one at it, or the next
+}
+
+// String says the place in words.
+func (p Target) String() string {
+	switch {
+	case p.Position > 0:
+		return fmt.Sprintf("position %d", p.Position)
+	case p.Start.Kind == adapters.StartTime:
+		return p.Start.Time.UTC().Format(time.RFC3339)
+	}
+	return "the " + string(p.Start.Kind)
+}
+
+// ParseTarget reads a place in a table: beginning, end, a time, a span before now, a
+// position.
+func ParseTarget(text string, now time.Time) (Target, error) {
+	at := func(t time.Time) (Target, error) {
+		return Target{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
+	}
+	switch text {
+	case string(adapters.StartBeginning), string(adapters.StartEnd), string(adapters.StartOffsets):
+		return Target{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+		return Target{Position: n}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return at(t)
+		}
+	}
+	if parsed, err := config.ParseDuration(text); err == nil && parsed > 0 {
+		return at(now.Add(-parsed.Std()))
+	}
+	return Target{}, fmt.Errorf("%q is none of beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
 }

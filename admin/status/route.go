@@ -162,6 +162,7 @@ type Marked struct {
 	Longest float64 `json:"longest_seconds"`
 }
 
+// AddRunning adds what the relay's process knows of the route.
 func (p *RouteStatus) AddRunning(r Route) {
 	p.Stopped, p.SourceError, p.StateError = r.Stopped, r.SourceError, r.StateError
 	for _, d := range r.Down {

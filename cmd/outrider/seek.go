@@ -58,11 +58,11 @@ func atLeast(b adapters.Backlog) string {
 	return counted(b.Rows, "row")
 }
 
-// moveCommand is a command that plans a move of a route's cursors, shows what it does, asks for confirmation and carries it out.
-func (a *app) moveCommand(c *cobra.Command, plan func(*stateCall) (*operate.Relocation, error)) *cobra.Command {
+// moveCommand has a command plan a move of a route's cursors, show what it does, ask for confirmation and carry it out.
+func (a *app) moveCommand(c *cobra.Command, plan func(*stateCall) (*operate.Relocation, error)) {
 	dry := c.Flags().Bool("dry-run", false, "print what would happen, change nothing")
 	c.Args, c.ValidArgsFunction = cobra.ExactArgs(1), a.completeRoutes
-	return a.actionCommand(c, true, func(c *stateCall) (any, error) {
+	a.actionCommand(c, true, func(c *stateCall) (any, error) {
 		p, err := plan(c)
 		if err != nil {
 			return nil, err
