@@ -75,7 +75,6 @@ func TestOptionalInterfacesAreOptional(t *testing.T) {
 		}
 		for _, name := range interfaces {
 			have := slices.DeleteFunc(slices.Clone(all), func(of types.Type) bool { return !types.Implements(of, named(name)) })
-			t.Logf("%s: %d of %d: %s %v", base, len(have), len(all), name, have)
 			if w := named(whole); len(have) == len(all) && (w == nil || !types.Implements(contracts.Scope().Lookup(whole).Type(), named(name))) {
 				t.Errorf("all %d implementations of %s are a %s: make its methods a part of %s", len(all), base, name, whole)
 			}

@@ -170,7 +170,7 @@ type DeadFilter struct {
 	Error  string    // part of the last error, in any case
 	Before time.Time // died before, as [DeadRow.Died]
 
-	// Retrying: rows in backoff as well, which failed and wait for a time, where the table says so ([DueKeeper]).
+	// Retrying: rows in backoff as well, which failed and wait for a time, where the table says so ([Queue].KeepsDue).
 	Retrying bool
 
 	Payload bool    // payloads are wanted; otherwise only what selecting by route and type needs is read

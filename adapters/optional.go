@@ -70,13 +70,6 @@ type Retainer interface {
 	Retain(ctx context.Context, r Retention, routes []RouteCursors) (Retained, error)
 }
 
-// DueKeeper is implemented by queues whose tables may say when a row is due again.
-type DueKeeper interface {
-	// KeepsDue reports whether they do. Then claims leave nothing out that was given back until a time: what the table says is valid, which others may
-	// change, and [Coverage.Due] says when to look again.
-	KeepsDue() bool
-}
-
 // LoginChecker is implemented by state stores in which a relay and an operator have
 // different grants.
 type LoginChecker interface {

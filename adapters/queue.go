@@ -65,6 +65,10 @@ type Queue interface {
 	// with many rows that are not to be claimed is read in parts, at a bounded share of the time. The goroutine that calls Claim calls it.
 	Coverage() Coverage
 
+	// KeepsDue reports whether the tables say when a row is due again. Then claims leave nothing out that was given back until a
+	// time: what the table says is valid, which others may change, and [Coverage.Due] says when to claim again.
+	KeepsDue() bool
+
 	// Close releases the connections.
 	Close() error
 }

@@ -304,6 +304,9 @@ func (m *memQueue) settle(r adapters.ClaimResult) bool {
 	return true
 }
 
+// KeepsDue implements [adapters.Queue].
+func (m *memQueue) KeepsDue() bool { return false }
+
 // Coverage implements [adapters.Queue]: every claim reads the whole queue.
 func (m *memQueue) Coverage() adapters.Coverage { return adapters.Coverage{Since: time.Now()} }
 

@@ -91,7 +91,7 @@ func testQueueLockedDead(t *testing.T, s *queueSuite) {
 
 // testQueueBackoff: rows in backoff are listed behind dead ones when they are asked for, and can be redriven, not purged.
 func testQueueBackoff(t *testing.T, s *queueSuite) {
-	if keeper, keeps := s.Queue.(adapters.DueKeeper); !keeps || !keeper.KeepsDue() {
+	if !s.Queue.KeepsDue() {
 		t.Skip("the tables do not say when a row is due again")
 	}
 	rows := s.insert(t, "a", "b", "a", "c")

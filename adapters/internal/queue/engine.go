@@ -80,7 +80,7 @@ func NewEngine[T Driver](db Backend[T], drivers []T) (*Engine[T], error) {
 // SetBatch changes how many rows one claim takes from one table, from the next claim on. 0: [DefaultBatch].
 func (e *Engine[T]) SetBatch(rows int) { e.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
-// KeepsDue implements [adapters.DueKeeper].
+// KeepsDue implements [adapters.Queue].
 func (e *Engine[T]) KeepsDue() bool { return e.db.Layout.Columns.NextAttempt != "" }
 
 // Driver returns the driver of a table by its name as configured; the zero value: it is none of the queue's.

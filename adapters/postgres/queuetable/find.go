@@ -122,7 +122,7 @@ func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, e
 	return first, queueError(t.name, "look at a row that waits", err)
 }
 
-// KeepsDue implements [adapters.DueKeeper].
+// KeepsDue implements [adapters.Queue].
 func (q *Queue) KeepsDue() bool {
 	l := q.tables[0].sql.layout
 	return l.Columns.NextAttempt != "" || l.Noted()

@@ -82,9 +82,7 @@ func New(queue adapters.Queue, cfg Config) *Claimer {
 	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
 	c.Settler.Write, c.Settler.Target = c.write, "queue's table"
 	c.ledger = newLedger(max(min(c.claims.InMemory/2, resultsAtOnce), 1), c.Settler.Note)
-	if keeper, ok := queue.(adapters.DueKeeper); ok {
-		c.ledger.dueThere = keeper.KeepsDue()
-	}
+	c.ledger.dueThere = queue.KeepsDue()
 	return c
 }
 
