@@ -42,7 +42,7 @@ func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page,
 		}
 		e.Created, e.Key = s.value(s.layout.Columns.Created, e.Created), s.value(s.layout.Columns.Key, e.Key)
 		e.Stamp, _ = claimed.(time.Time)
-		e.Ours, e.Wait = token == t.q.token, time.Duration(min(wait.Int64, longestWait.Microseconds()))*time.Microsecond
+		e.Ours, e.Wait = token == t.q.token, time.Duration(min(max(wait.Int64, 0), longestWait.Microseconds()))*time.Microsecond
 		page.Entries = append(page.Entries, e)
 	}
 	page.Close(from, len(page.Entries) == pageRows)
