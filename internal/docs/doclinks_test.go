@@ -45,7 +45,7 @@ type parsed struct {
 // packagesOfTree parses the packages of all modules, by import path.
 func packagesOfTree(t *testing.T) map[string]*parsed {
 	out := map[string]*parsed{}
-	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(file string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return err
 		}
