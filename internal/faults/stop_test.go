@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,11 @@ func TestG3_CancelUnderLoadRepeatsNothingInProcess(t *testing.T) {
 	}.text()))
 	must(t, err)
 	w := write(t, db.pool, false)
+	t.Cleanup(func() {
+		if t.Failed() { // where the relay waits
+			_ = pprof.Lookup("goroutine").WriteTo(t.Output(), 1)
+		}
+	})
 	run := func(enough func() bool) {
 		relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -46,7 +52,14 @@ func TestG3_CancelUnderLoadRepeatsNothingInProcess(t *testing.T) {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() { ended <- relay.Run(ctx) }()
-		until(t, "delivered more", enough)
+		until(t, "delivered more", func() bool {
+			select {
+			case err := <-ended:
+				t.Fatalf("the relay has ended by itself: %v", err)
+			default:
+			}
+			return enough()
+		})
 		cancel()
 		must(t, <-ended)
 	}
