@@ -29,10 +29,10 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 		return
 	}
 	r.paused.Store(&now)
-	r.Log().Info("paused groups have changed", "paused", len(now))
 	for _, s := range r.Sessions() {
 		applyPausedGroups(s)
 	}
+	r.Log().Info("paused groups have changed", "paused", len(now)) // none of them is delivered from here on
 	r.Feeder.Wake() // what was resumed may be claimed
 }
 
