@@ -30,8 +30,14 @@ func (*Kafka) Kind() string { return "kafka" }
 
 func (k *Kafka) static() bool { return k.Topic.Static() }
 
+func (k *Kafka) topics() Topics {
+	return Topics{Noun: "topic", List: "topics", Template: k.Topic, Patterns: k.Topics}
+}
+
 // topicName matches the names that Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func validTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
 
 // transactionalID matches ids that can be granted and read in a broker's log without
 // quoting.
@@ -44,13 +50,7 @@ func (k *Kafka) check(c *form.Checker, at form.Location) {
 			c.Add(item, "%v", err).Fix("for example 127.0.0.1:9092")
 		}
 	}
-	if t := k.Topic.sample(); t != "" && (!topicName.MatchString(t) || t == "." || t == "..") {
-		c.Add(at.Child("topic"), "is not a topic name that Kafka allows").
-			Fix("use at most 249 letters, digits, dots, underscores and hyphens")
-	}
-	if at.Has("topics") && at.Has("topic") && k.Topic.Static() && at.Sound("topic") {
-		c.Add(at.Child("topics").Key(), "has no effect, because topic is the same for all messages").Fix("remove it")
-	}
+	k.topics().check(c, at, validTopic, "Kafka", "use at most 249 letters, digits, dots, underscores and hyphens")
 	if k.Client == "watermill" && k.Format != "watermill" && k.Format != "" {
 		c.Add(at.Child("format"), "client watermill writes the format watermill only").
 			Fix("remove client, or set format: watermill")
@@ -86,14 +86,6 @@ func (k *Kafka) checkLogin(c *form.Checker, at form.Location) {
 	case k.away():
 		c.Warn(at.Child("tls").Child("enabled"), "messages can be read and changed on their way to the brokers").Fix("set tls: {enabled: true}")
 	}
-}
-
-// TopicAllowed returns which topics a template may render; nil: topics are not limited.
-func (k *Kafka) TopicAllowed() func(topic string) bool {
-	if len(k.Topics) == 0 {
-		return nil
-	}
-	return func(topic string) bool { return anyGlob(k.Topics, topic) }
 }
 
 // defaultTransactionalID is as the field declares it: a configuration that is

@@ -96,22 +96,12 @@ func (cfg *Config) checkPoison(c *form.Checker, at, route form.Location, r *Rout
 		to := item.Child("poison").Child("to")
 		checkReference(c, to, "destination", p.To, at.Child("destinations"))
 		used[p.To] = true
-		cfg.checkTopics(c, to, r, p.To)
+		cfg.checkChoice(c, to, r, p.To)
 		if slices.Contains(r.Targets, p.To) {
 			c.Add(to, "dead messages cannot go to %s, where the route's messages go: it has just failed to take them", to.Quote()).
 				Fix("name another destination, for example a topic for dead messages")
 		}
 	}
-}
-
-// checkTopics refuses a route whose rows would choose among all topics of a cluster.
-func (cfg *Config) checkTopics(c *form.Checker, at form.Location, r *Route, to string) {
-	k, ok := cfg.Destinations[to].(*Kafka)
-	if !ok || k == nil || !k.Topic.chosenByRows() || len(k.Topics) > 0 || len(r.Match.Types) > 0 {
-		return
-	}
-	c.Add(at, "the topic of %s is a template, so the writer of a row can choose any topic of the cluster", at.Quote()).
-		Fix("give the route match: {types: [...]}, or the destination topics: [...]")
 }
 
 // checkRoute refuses what the route's source or destinations cannot do.
@@ -121,7 +111,7 @@ func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 		if len(r.Targets) > 1 {
 			target = target.Item(i)
 		}
-		cfg.checkTopics(c, target, r, to)
+		cfg.checkChoice(c, target, r, to)
 		cfg.checkCircle(c, target, r, to)
 	}
 	src := cfg.Sources[r.From]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -60,7 +61,7 @@ func (b *bisection) sendFirst() bool {
 // topic from being written to is the error of all; any other one is the first one's.
 func (b *bisection) failRest(err error) {
 	if outbox.KindOf(err) != outbox.KindUnavailable {
-		err = errBehind
+		err = broker.ErrBehind
 	}
 	for _, i := range b.w.pending {
 		b.w.fail(i, err)
@@ -69,9 +70,9 @@ func (b *bisection) failRest(err error) {
 
 // behind gives a message back that follows a failed one of its group.
 func (b *bisection) behind(i int) bool {
-	held := b.w.holds(b.w.group(i))
+	held := b.w.held.Has(b.w.group(i))
 	if held {
-		b.w.fail(i, errBehind)
+		b.w.fail(i, broker.ErrBehind)
 	}
 	return held
 }
@@ -129,7 +130,7 @@ func (b *bisection) split(part []suspect) {
 		b.found = true
 		i := part[0].index
 		b.w.fail(i, rejection(b.w.topic, b.w.names[i].id, part[0].err))
-		b.w.hold(b.w.group(i))
+		b.w.held.Hold(b.w.group(i))
 	default:
 		b.tooLarge = b.tooLarge || isTooLarge(part[0].err)
 		b.stack = append(b.stack, part[len(part)/2:], part[:len(part)/2])
@@ -170,7 +171,7 @@ func (b *bisection) sort(sent []int) []suspect {
 			last, cause = f.err, b.d.cause(b, f.err)
 		}
 		b.w.fail(i, cause)
-		b.w.hold(b.w.group(i))
+		b.w.held.Hold(b.w.group(i))
 	}
 	slices.SortFunc(suspects, func(x, y suspect) int {
 		return cmp.Or(cmp.Compare(x.partition, y.partition), cmp.Compare(x.index, y.index))

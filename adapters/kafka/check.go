@@ -24,7 +24,7 @@ func (d *Destination) Check(ctx context.Context) error {
 
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{} // none, where nil means all
-	if d.address.Static() {
+	if d.topics.Static() {
 		topic := kmsg.NewMetadataRequestTopic()
 		topic.Topic = &d.cfg.Topic
 		req.Topics = append(req.Topics, topic)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 )
 
 // Lanes deliver at the same time, each its own batch. Sent one by one those
@@ -121,7 +121,7 @@ func (d *delivery) unknown(topic string) []error {
 	for i := range errs {
 		errs[i] = ended(d.ctx, topic)
 	}
-	chargeHeads(errs, func(i int) string { return d.batch[i].Metadata[outbox.MetaGroup] })
+	broker.ChargeHeads(errs, func(i int) string { return broker.GroupOf(d.batch[i]) })
 	return errs
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,7 +18,7 @@ const brokersChoice = -1
 
 // CreateTopic implements [adapters.TopicCreator].
 func (d *Destination) CreateTopic(ctx context.Context, t adapters.NewTopic) (bool, error) {
-	if err := d.mayCreate(t.Name); err != nil {
+	if err := d.topics.Produces(t.Name); err != nil {
 		return false, fmt.Errorf("kafka: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
@@ -66,20 +65,4 @@ func notCreated(topic string, err error, why *string) error {
 		return fmt.Errorf("kafka: topic %q cannot be created: %s: %w", topic, *why, err)
 	}
 	return fmt.Errorf("kafka: topic %q cannot be created: %w", topic, err)
-}
-
-// mayCreate says why the destination delivers to no such topic.
-func (d *Destination) mayCreate(topic string) error {
-	if d.topic != "" {
-		if topic != d.topic {
-			return fmt.Errorf("the destination delivers to topic %q, not to %q", d.topic, topic)
-		}
-		return nil
-	}
-	begin, _, _ := strings.Cut(d.cfg.Topic, "{{")
-	end := d.cfg.Topic[strings.LastIndex(d.cfg.Topic, "}}")+len("}}"):]
-	if rest, ok := strings.CutPrefix(topic, begin); !ok || !strings.HasSuffix(rest, end) || rest == end {
-		return fmt.Errorf("the destination's template %s does not lead to topic %q", d.cfg.Topic, topic)
-	}
-	return d.cfg.checkRendered(topic)
 }

@@ -6,13 +6,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-var (
-	errBehind    = outbox.Released(errors.New("held back: an earlier message of its group was not delivered"))
-	errUndecided = outbox.Released(errors.New("held back: Kafka rejected the batch, and which record it meant is not known yet"))
-)
+var errUndecided = outbox.Released(errors.New("held back: Kafka rejected the batch, and which record it meant is not known yet"))
 
 // Deliver implements [adapters.Destination]. It returns within
 // [Config.Timeout], and at once when ctx is done: what was in flight has then
@@ -89,25 +87,5 @@ func (w *wave) failAll(err error) {
 	w.chargeHeads()
 }
 
-// chargeHeads is [chargeHeads] for the wave's messages.
-func (w *wave) chargeHeads() { chargeHeads(w.errs, w.group) }
-
-// chargeHeads leaves a transient error, which costs an attempt, to the first
-// message of each group: the others would have been delivered after it only.
-func chargeHeads(errs []error, groupOf func(int) string) {
-	var seen map[string]struct{}
-	for i, err := range errs {
-		group := groupOf(i)
-		if err == nil || group == "" || outbox.KindOf(err) != outbox.KindTransient {
-			continue
-		}
-		if _, ok := seen[group]; ok {
-			errs[i] = errBehind
-			continue
-		}
-		if seen == nil {
-			seen = make(map[string]struct{})
-		}
-		seen[group] = struct{}{}
-	}
-}
+// chargeHeads is [broker.ChargeHeads] for the wave's messages.
+func (w *wave) chargeHeads() { broker.ChargeHeads(w.errs, w.group) }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -26,8 +25,7 @@ const (
 // concurrently.
 type Destination struct {
 	cfg       Config
-	address   *format.Address
-	topic     string // when it is the same for all messages
+	topics    *broker.Topics
 	headers   format.Headers
 	pool      *pool
 	waves     sync.Pool
@@ -51,18 +49,13 @@ func New(cfg Config) (*Destination, error) {
 	follow := cfg.MaxMessageBytes == 0
 	cfg, err := cfg.WithDefaults()
 	opts, optErr := cfg.options()
-	address, topicErr := format.NewAddress(cfg.Topic, nil)
-	if topicErr == nil && cfg.Topic != "" && address.Static() {
-		topicErr = checkTopic(cfg.Topic)
-	}
+	topics, topicErr := cfg.topics()
 	if err := errors.Join(err, optErr, topicErr); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	d := &Destination{cfg: cfg, follow: follow, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients),
+	d := &Destination{cfg: cfg, follow: follow, topics: topics, pool: newPool(opts, cfg.Clients),
+		headers:   broker.Headers(cfg.Format, cfg.CloudEventsSource, "ce_", kafka.UUIDHeaderKey),
 		combiners: combiners{topics: map[string]*combiner{}}}
-	if address.Static() {
-		d.topic = cfg.Topic
-	}
 	// franz-go checks its options when a client is made.
 	c, err := open(opts)
 	if err != nil {
@@ -72,42 +65,19 @@ func New(cfg Config) (*Destination, error) {
 	return d, nil
 }
 
-func headersOf(cfg Config) format.Headers {
-	switch cfg.Format {
-	case format.CloudEvents:
-		return format.CloudEventHeaders(cfg.CloudEventsSource, "ce_")
-	case format.Watermill:
-		return format.WatermillHeaders(kafka.UUIDHeaderKey)
-	default:
-		return format.RawHeaders
-	}
-}
-
 // Address renders the topic. A name that Kafka does not allow is a permanent
 // error.
-func (d *Destination) Address(msg *message.Message) (string, error) {
-	if d.topic != "" {
-		return d.topic, nil
-	}
-	topic, err := d.address.Render(msg)
-	if err != nil {
-		return "", err
-	}
-	if err := d.cfg.checkRendered(topic); err != nil {
-		return "", outbox.Permanent(err)
-	}
-	return topic, nil
+func (d *Destination) Address(msg *message.Message) (string, error) { return d.topics.Of(msg) }
+
+// topics returns the topics that the configuration leads to.
+func (c *Config) topics() (*broker.Topics, error) {
+	return broker.NewTopics(broker.TopicsConfig{Noun: "topic", List: "topics", Template: c.Topic, Valid: checkTopic, Reserved: internal, Allowed: c.Allowed})
 }
 
-// checkRendered says why a template must not lead to a topic.
-func (c *Config) checkRendered(topic string) error {
-	switch err := checkTopic(topic); {
-	case err != nil:
-		return err
-	case topic[0] == '_':
+// internal refuses the names of Kafka's own topics.
+func internal(topic string) error {
+	if topic[0] == '_' {
 		return fmt.Errorf("topic %q begins with an underscore, as Kafka's own do; a template cannot lead there", topic)
-	case c.Allowed != nil && !c.Allowed(topic):
-		return fmt.Errorf("topic %q is none that the destination allows (topics)", topic)
 	}
 	return nil
 }
@@ -131,24 +101,13 @@ func (d *Destination) Ordering() adapters.Ordering {
 		Unit:        adapters.UnitWave,
 		MaxMessages: maxWaveMessages,
 		MaxBytes:    maxWaveBytes,
-		Static:      d.address.Static(),
+		Static:      d.topics.Static(),
 	}
 }
 
-// Publish implements Watermill's message.Publisher: all messages in waves, in
-// order, to the topic given. The error is that of the first message that could
-// not be delivered; messages of other groups may have been.
+// Publish implements Watermill's message.Publisher, see [broker.Publish].
 func (d *Destination) Publish(topic string, msgs ...*message.Message) error {
-	for len(msgs) > 0 {
-		n := min(len(msgs), maxWaveMessages)
-		for i, err := range d.Deliver(context.Background(), topic, msgs[:n]) {
-			if err != nil {
-				return fmt.Errorf("message %s: %w", msgs[i].UUID, err)
-			}
-		}
-		msgs = msgs[n:]
-	}
-	return nil
+	return broker.Publish(d.Deliver, topic, maxWaveMessages, msgs)
 }
 
 // Close closes the connections. Deliveries after it come back released.

@@ -50,7 +50,7 @@ func harness(t *testing.T, f format.Format) adaptertest.Harness {
 	return harnessOf(t, b, destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Format: f, Timeout: 3 * time.Second}))
 }
 
-func harnessOf(t *testing.T, b *broker, d *Destination) adaptertest.Harness {
+func harnessOf(t *testing.T, b *cluster, d *Destination) adaptertest.Harness {
 	f := d.cfg.Format
 	proxy := newProxy(t, b.addrs[0])
 	missing := newName(t) + "-missing"

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -65,7 +66,7 @@ func (d *Destination) interrupted(b *bisection) error {
 	case b.limited.Err() != nil:
 		return outbox.Unavailable(b.c.watch.explain(fmt.Errorf("kafka: records for topic %q were not acknowledged within %v", b.w.topic, d.cfg.Timeout)), 0)
 	}
-	return errBehind // the wave was called off before any of it was sent
+	return broker.ErrBehind // the wave was called off before any of it was sent
 }
 
 // ended is the error of records whose delivery's context has ended: whether they

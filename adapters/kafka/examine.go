@@ -16,7 +16,7 @@ var _ adapters.Examiner = (*Destination)(nil)
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	f := examineBrokers(ctx, d.cfg)
 	subject := "topic " + d.cfg.Topic
-	if !d.address.Static() {
+	if !d.topics.Static() {
 		subject = "cluster"
 	}
 	err := d.Check(ctx)
@@ -27,7 +27,7 @@ func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 		return append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: err.Error(),
 			Fix: "create the topic or correct its name; when no broker answers, check addresses, tls and sasl"})
 	}
-	if d.address.Static() {
+	if d.topics.Static() {
 		return append(f, adapters.Finding{Subject: subject, Text: "exists"})
 	}
 	return append(f, adapters.Finding{Subject: subject, Text: "answers"},

@@ -74,7 +74,7 @@ func TestG2_BrokerFindsRecordsTooLarge(t *testing.T) {
 // deliverWithTwoTooLarge delivers n messages of five groups, of which two are larger
 // than the topic takes: those are refused, and what is behind them in their groups
 // is not sent.
-func deliverWithTwoTooLarge(t *testing.T, b *broker, d adapters.Destination, topic string, n int) {
+func deliverWithTwoTooLarge(t *testing.T, b *cluster, d adapters.Destination, topic string, n int) {
 	t.Helper()
 	var msgs []*message.Message
 	want := map[string]string{}
@@ -217,7 +217,7 @@ func runLanes(t *testing.T, all []*lane) {
 
 // tally reads a topic: how many distinct messages it holds, how many more than
 // once, and how many arrived first behind a later one of their group.
-func tally(t *testing.T, b *broker, topic string) (distinct, duplicates, inverted int) {
+func tally(t *testing.T, b *cluster, topic string) (distinct, duplicates, inverted int) {
 	t.Helper()
 	seen, last := map[string]bool{}, map[string]string{}
 	for _, r := range b.records(t, topic) {

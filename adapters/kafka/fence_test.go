@@ -53,7 +53,7 @@ func (o *ownership) take(t *testing.T, cfg Config, opts ...kgo.Opt) *owner {
 }
 
 // exclusive is a configuration with an id that no other test uses.
-func exclusive(b *broker, topic string) Config {
+func exclusive(b *cluster, topic string) Config {
 	return Config{Brokers: b.addrs, Topic: topic, Exclusive: true, TransactionalID: topic, Timeout: 10 * time.Second,
 		Logger: slog.New(slog.DiscardHandler)}
 }
@@ -332,7 +332,7 @@ func (s *succession) work(t *testing.T, own *owner, waves chan<- struct{}) {
 
 // checkOwners checks that a topic holds everything, each group's first
 // deliveries in order, and nothing of an owner behind what a later one sent.
-func (b *broker) checkOwners(t *testing.T, topic string, total int) {
+func (b *cluster) checkOwners(t *testing.T, topic string, total int) {
 	t.Helper()
 	seen, next, last := map[string]bool{}, map[string]int{}, map[int32]int{}
 	for _, r := range b.records(t, topic) {
@@ -391,7 +391,7 @@ func TestNotExclusiveDoesNotFence(t *testing.T) {
 }
 
 // uncommitted returns the event ids of everything in a topic of one partition.
-func (b *broker) uncommitted(t *testing.T, topic string) []string {
+func (b *cluster) uncommitted(t *testing.T, topic string) []string {
 	t.Helper()
 	var ids []string
 	for _, r := range b.read(t, topic, kgo.ReadUncommitted()) {

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -46,7 +47,7 @@ func (d *Destination) deliverLarge(ctx context.Context, topic string, batch []*m
 		if e, is := errors.AsType[*tooLarge](err); is && d.follow && !failed[group] {
 			errs[i] = d.sendLarge(ctx, topic, batch[i], e)
 		} else if is && failed[group] && group != "" {
-			errs[i] = errBehind
+			errs[i] = broker.ErrBehind
 		}
 		failed[group] = failed[group] || errs[i] != nil && group != ""
 	}

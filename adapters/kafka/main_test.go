@@ -22,20 +22,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-// broker is a cluster under test, with an admin client.
-type broker struct {
+// cluster is a cluster under test, with an admin client.
+type cluster struct {
 	addrs []string
 	adm   *kadm.Client
 }
 
-func connect(tb testing.TB, addrs []string) *broker {
+func connect(tb testing.TB, addrs []string) *cluster {
 	tb.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.MetadataMinAge(metadataMinAge))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(cl.Close)
-	return &broker{addrs, kadm.NewClient(cl)}
+	return &cluster{addrs, kadm.NewClient(cl)}
 }
 
 // newName returns a topic name that no other test uses.
@@ -45,14 +45,14 @@ func newName(tb testing.TB) string {
 }
 
 // topic creates a topic, which is deleted when the test ends.
-func (b *broker) topic(tb testing.TB, partitions int32, config map[string]string) string {
+func (b *cluster) topic(tb testing.TB, partitions int32, config map[string]string) string {
 	tb.Helper()
 	name := newName(tb)
 	b.create(tb, name, partitions, config)
 	return name
 }
 
-func (b *broker) create(tb testing.TB, name string, partitions int32, config map[string]string) {
+func (b *cluster) create(tb testing.TB, name string, partitions int32, config map[string]string) {
 	tb.Helper()
 	settings := make(map[string]*string, len(config))
 	for k, v := range config {
@@ -67,7 +67,7 @@ func (b *broker) create(tb testing.TB, name string, partitions int32, config map
 
 // awaitTopic returns when the broker serves all partitions of a topic: a moment
 // after it was created, it may still say that there is no such topic.
-func (b *broker) awaitTopic(tb testing.TB, name string) {
+func (b *cluster) awaitTopic(tb testing.TB, name string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
@@ -86,7 +86,7 @@ func (b *broker) awaitTopic(tb testing.TB, name string) {
 
 // records returns what a topic holds for a consumer with read_committed: by
 // partition, in order.
-func (b *broker) records(tb testing.TB, topic string) []*kgo.Record {
+func (b *cluster) records(tb testing.TB, topic string) []*kgo.Record {
 	tb.Helper()
 	return b.read(tb, topic, kgo.ReadCommitted())
 }
@@ -94,7 +94,7 @@ func (b *broker) records(tb testing.TB, topic string) []*kgo.Record {
 // read reads a topic to its end, over the marks of transactions. A client that
 // met a topic while it was being deleted and created again may stay with the old one,
 // so after a while another client tries.
-func (b *broker) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*kgo.Record {
+func (b *cluster) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*kgo.Record {
 	tb.Helper()
 	for range 4 {
 		if got, all := b.readOnce(tb, topic, level); all {
@@ -106,7 +106,7 @@ func (b *broker) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*
 }
 
 // readOnce reads until nothing comes for 15 s; all reports whether that was enough.
-func (b *broker) readOnce(tb testing.TB, topic string, level kgo.IsolationLevel) (got []*kgo.Record, all bool) {
+func (b *cluster) readOnce(tb testing.TB, topic string, level kgo.IsolationLevel) (got []*kgo.Record, all bool) {
 	tb.Helper()
 	const patience = 15 * time.Second
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -152,7 +152,7 @@ func (b *broker) readOnce(tb testing.TB, topic string, level kgo.IsolationLevel)
 }
 
 // ids returns the event ids of a group in a topic, in order.
-func (b *broker) ids(tb testing.TB, topic, group string) []string {
+func (b *cluster) ids(tb testing.TB, topic, group string) []string {
 	tb.Helper()
 	var ids []string
 	for _, r := range b.records(tb, topic) {

@@ -35,13 +35,14 @@ func NewWatermillKafka(cfg Config) (*watermill.Destination, error) {
 		err = errors.Join(err, errors.New("exclusive: the stock client has no transactions"))
 	}
 	settings, settingsErr := cfg.sarama()
-	if err := errors.Join(err, settingsErr); err != nil {
+	topics, topicErr := cfg.topics()
+	if err := errors.Join(err, settingsErr, topicErr); err != nil {
 		return nil, fmt.Errorf("kafka (stock client): %w", err)
 	}
 	pub := &publisher{cfg: kafka.PublisherConfig{
 		Brokers: cfg.Brokers, Marshaler: keyed{}, OverwriteSaramaConfig: settings,
 	}}
-	return watermill.New(pub, watermill.Config{Topic: cfg.Topic, CheckTopic: cfg.checkRendered, Classify: classifySarama, Logger: cfg.Logger})
+	return watermill.New(pub, watermill.Config{Topic: cfg.Topic, CheckTopic: topics.Check, Classify: classifySarama, Logger: cfg.Logger})
 }
 
 // sarama returns watermill-kafka's settings with what delivery needs: every

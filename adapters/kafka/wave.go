@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -22,10 +23,10 @@ import (
 type wave struct {
 	d     *Destination
 	topic string
-	names []name              // by index in the batch
-	made  time.Time           // timestamp of the records: franz-go would ask for the time for each
-	errs  []error             // nil while nothing failed
-	held  map[string]struct{} // groups that nothing more may be sent of
+	names []name    // by index in the batch
+	made  time.Time // timestamp of the records: franz-go would ask for the time for each
+	errs  []error   // nil while nothing failed
+	held  broker.Groups
 
 	recs    []kgo.Record // by index in the batch
 	headers []kgo.RecordHeader
@@ -60,7 +61,8 @@ func newWave(d *Destination) *wave {
 
 // reset forgets the batch, so that a waiting wave holds no payloads.
 func (w *wave) reset() {
-	w.topic, w.errs, w.held = "", nil, nil
+	w.topic, w.errs = "", nil
+	w.held.Reset()
 	clear(w.names)
 	w.names = w.names[:0]
 	clear(w.recs)
@@ -79,13 +81,13 @@ func (w *wave) encode(topic string, batch []*message.Message) {
 	for i, msg := range batch {
 		group := msg.Metadata[outbox.MetaGroup]
 		w.names = append(w.names, name{msg.UUID, group})
-		if w.holds(group) {
-			w.fail(i, errBehind)
+		if w.held.Has(group) {
+			w.fail(i, broker.ErrBehind)
 			continue
 		}
 		if err := w.record(&w.recs[i], msg, group); err != nil {
 			w.fail(i, err)
-			w.hold(group)
+			w.held.Hold(group)
 			continue
 		}
 		w.pending = append(w.pending, i)
@@ -217,25 +219,6 @@ func (w *wave) fail(i int, err error) {
 		w.errs = make([]error, len(w.recs))
 	}
 	w.errs[i] = err
-}
-
-// hold keeps everything of the group that comes later from being sent.
-func (w *wave) hold(group string) {
-	if group == "" {
-		return
-	}
-	if w.held == nil {
-		w.held = make(map[string]struct{})
-	}
-	w.held[group] = struct{}{}
-}
-
-func (w *wave) holds(group string) bool {
-	if w.held == nil || group == "" {
-		return false
-	}
-	_, ok := w.held[group]
-	return ok
 }
 
 func (w *wave) group(i int) string { return w.names[i].group }

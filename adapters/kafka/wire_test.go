@@ -32,7 +32,7 @@ func wireMessages() []*message.Message {
 }
 
 // subscribe reads n messages with watermill-kafka's subscriber, by UUID.
-func subscribe(t *testing.T, b *broker, topic string, n int) map[string]*message.Message {
+func subscribe(t *testing.T, b *cluster, topic string, n int) map[string]*message.Message {
 	t.Helper()
 	settings := kafka.DefaultSaramaSubscriberConfig()
 	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
@@ -121,7 +121,7 @@ func headerMap(r *kgo.Record) map[string]string {
 	return m
 }
 
-func watermillKafka(t *testing.T, b *broker, topic string) adapters.Destination {
+func watermillKafka(t *testing.T, b *cluster, topic string) adapters.Destination {
 	t.Helper()
 	d, err := NewWatermillKafka(Config{Brokers: b.addrs, Topic: topic, Timeout: 5 * time.Second})
 	if err != nil {

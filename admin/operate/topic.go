@@ -61,11 +61,11 @@ var ofOneField = regexp.MustCompile(`^([^{]*)\{\{-?\s*\.(Type|AggregateType|Tena
 // produced refuses a topic to which no route that uses the destination can lead a message. Whether the template as such leads to
 // the topic the destination says; where a topic has several fields, or functions, that is all that is checked.
 func (op *Operator) produced(destination string, section config.Destination, topic string) error {
-	k, ok := section.(*config.Kafka)
+	topics, ok := config.TopicsOf(section)
 	if !ok {
 		return nil
 	}
-	field := ofOneField.FindStringSubmatch(string(k.Topic))
+	field := ofOneField.FindStringSubmatch(string(topics.Template))
 	if field == nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (op *Operator) produced(destination string, section config.Destination, top
 			return nil
 		}
 	}
-	return refused("no route leads to topic %q of destination %q: none of those that use it matches a message whose %s is %q", topic, destination, field[2], value)
+	return refused("no route leads to %s %q of destination %q: none of those that use it matches a message whose %s is %q", topics.Noun, topic, destination, field[2], value)
 }
 
 // poisons reports whether a route sends its dead messages to a destination.

@@ -253,8 +253,8 @@ func by(s *Stop) string {
 	return text
 }
 
-// missingTopic is in the error of an address that is a topic which can be created.
-const missingTopic = "does not exist: create it with kafka-topics.sh"
+// missingTopic is in the error of an address that can be created, see [adapters.TopicCreator].
+const missingTopic = "outrider topic create DESTINATION "
 
 // TopicCommand is the command that creates the topic which an address of the route is, if that is what it lacks; otherwise empty.
 func (p *RouteStatus) TopicCommand(s *Stop) string {

@@ -22,7 +22,7 @@ func TestACauseIsOneLine(t *testing.T) {
 		"dead":       {RouteStatus{State: StateDead, Dead: 2, Failing: &Failing{Error: long}}, "the route works; 2 dead messages wait: ", "redrive or purge"},
 		"an address": {RouteStatus{State: StateUnavailable, Down: down}, "address http://a/ is unavailable: answers 503", "fix the receiver; Outrider is probing it"},
 		"a topic":    {RouteStatus{State: StateUnavailable, Down: []Stop{{Address: "orders", Reason: "no broker answers"}}}, "address orders is unavailable: no broker", "fix the destination; "},
-		"no topic": {RouteStatus{State: StateUnavailable, to: "bus", Down: []Stop{{Address: "orders", Reason: `kafka: topic "orders" does not exist: create it with kafka-topics.sh --create`}}},
+		"no topic": {RouteStatus{State: StateUnavailable, to: "bus", Down: []Stop{{Address: "orders", Reason: `kafka: topic "orders" does not exist: create it with kafka-topics.sh, or outrider topic create DESTINATION orders --yes`}}},
 			"address orders is unavailable: ", "create the topic: outrider topic create bus orders --yes; Outrider is probing it"},
 		"addresses":     {RouteStatus{State: StateUnavailable, Down: []Stop{down[0], down[0], {Address: "http://b/", Durable: true, By: "alice"}}}, "3 addresses are not in use; http://b/ is paused by alice", "resume it"},
 		"slow database": {RouteStatus{State: StateFailing, StateError: "settle: timeout: context deadline exceeded"}, "progress cannot be written: ", "the database answers too slowly"},

@@ -66,7 +66,7 @@ func TestTheWorstAddressIsNamed(t *testing.T) {
 
 func TestATopicIsCreatedByItsCommand(t *testing.T) {
 	t.Parallel()
-	missing := Stop{Address: "orders", Reason: `topic "orders" does not exist: create it with kafka-topics.sh`}
+	missing := Stop{Address: "orders", Reason: `topic "orders" does not exist: create it with outrider topic create DESTINATION orders --yes`}
 	for _, tt := range []struct {
 		route RouteStatus
 		stop  Stop

@@ -100,3 +100,9 @@ func revealMap(secrets map[string]config.Secret) map[string]string {
 	}
 	return out
 }
+
+// allowed returns which addresses the rows of a destination at a broker may choose; nil: any.
+func allowed(d config.Destination) func(name string) bool {
+	t, _ := config.TopicsOf(d)
+	return t.Allowed()
+}

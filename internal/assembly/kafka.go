@@ -35,7 +35,7 @@ func kafkaConfig(at site, d *config.Kafka) (cfg kafka.Config, err error) {
 	cfg = kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: at.log.With("destination", at.name),
-		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: d.TopicAllowed(),
+		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: allowed(d),
 	}
 	if d.SASL != nil {
 		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,
