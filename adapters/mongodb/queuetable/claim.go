@@ -22,8 +22,9 @@ const (
 	claimDocuments = 10_000
 )
 
-// The index is read in three sections, because comparisons find values of one type only: documents whose group is no text, which are dead, under
-// [queue.Alone]; those of the default group and those without one; and those of the other groups, by name. These begin the ids of groups.
+// The index is read in three sections, because comparisons find values of one type only: documents of the default group and those without one, those of
+// the other groups, by name, and those whose group is no text, which are dead ([queue.Alone]). The last section is read with the end of the second,
+// because no index has only those documents: a claim that finds enough before does not read all that waits. These begin the ids of groups.
 const (
 	inDefault = "/"
 	inGroup   = "="
@@ -52,34 +53,38 @@ func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page,
 	if err != nil {
 		return page, err
 	}
-	others := from.ID == inDefault+t.q.layout.DefaultGroup || strings.HasPrefix(from.ID, inGroup)
+	if page.Next = t.next(from, docs); page.Next == (queue.Position{}) {
+		wrong, err := t.find(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: notText}}, t.order(from))
+		if err != nil {
+			return page, err
+		}
+		docs, page.End = append(docs, wrong...), true
+	}
 	for i := range docs {
 		d := &docs[i]
 		id := t.id(d.name)
-		if d.status != adapters.RowWaiting && d.status != adapters.RowProcessing || !from.In && others && strings.HasPrefix(id, inDefault) {
+		if d.status != adapters.RowWaiting && d.status != adapters.RowProcessing || !from.In && !first(from) && strings.HasPrefix(id, inDefault) {
 			continue // it is none of the queue's any more, or in another section
 		}
 		page.Entries = append(page.Entries, queue.Entry{ID: id, Created: d.created, Key: d.id, Text: d.key, Slot: adapters.SlotOf("", textOf(d.id)),
 			Marked: d.status == adapters.RowProcessing, Ours: d.token == t.q.token, Stamp: d.claimed})
 	}
-	page.Next = t.next(from, docs)
-	page.End = page.Next == queue.Position{}
 	return page, nil
 }
 
+// first reports whether a page is the first one of the index. It is also the next one after a document whose group is no text.
+func first(from queue.Position) bool { return from.ID == "" || from.ID == queue.Alone }
+
 // next is the position behind a page; the zero value is the end.
 func (t *table) next(from queue.Position, docs []document) queue.Position {
-	full := len(docs) == pageDocuments
 	switch {
-	case from.ID == "": // documents whose group is no text; there are hardly so many that they fill a page
-		return queue.Position{ID: queue.Alone}
-	case full:
+	case len(docs) == pageDocuments:
 		last := &docs[len(docs)-1]
 		return queue.Position{ID: t.id(last.name), In: true, Created: last.created, Key: last.id}
+	case first(from):
+		return queue.Position{ID: inDefault + t.q.layout.DefaultGroup}
 	case from.In:
 		return queue.Position{ID: from.ID}
-	case from.ID == queue.Alone:
-		return queue.Position{ID: inDefault + t.q.layout.DefaultGroup}
 	}
 	return queue.Position{}
 }
@@ -88,22 +93,20 @@ func (t *table) next(from queue.Position, docs []document) queue.Position {
 func (t *table) filter(from queue.Position) bson.D {
 	f, filter := &t.q.fields, bson.D{t.q.unfinished()}
 	switch {
+	case first(from):
+		return append(filter, t.ofGroup(t.q.layout.DefaultGroup))
 	case from.In && from.Created == nil:
 		return append(filter, t.ofGroup(from.ID[1:]))
-	case from.In && from.ID != queue.Alone:
+	case from.In:
 		return append(filter, t.ofGroup(from.ID[1:]), bson.E{Key: f.Created, Value: bson.D{{Key: "$gte", Value: from.Created}}}, behind(f.Created, f.Key, from.Created, from.Key))
-	case from.ID == "":
-		return append(filter, bson.E{Key: f.Group, Value: otherGroup})
-	case from.ID == queue.Alone:
-		return append(filter, t.ofGroup(t.q.layout.DefaultGroup))
 	case strings.HasPrefix(from.ID, inDefault):
 		return append(filter, bson.E{Key: f.Group, Value: bson.D{{Key: "$gte", Value: ""}}})
 	}
 	return append(filter, bson.E{Key: f.Group, Value: bson.D{{Key: "$gt", Value: from.ID[1:]}}})
 }
 
-// otherGroup is the condition that a group is no text and not missing. An array is found by its elements where one of them is either.
-var otherGroup = bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: bson.D{{Key: "$type", Value: bson.A{"string", "null"}}}}}
+// notText is the condition that a group is no text and not missing. An array is found by its elements where one of them is either.
+var notText = bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: bson.D{{Key: "$type", Value: bson.A{"string", "null"}}}}}
 
 // ofGroup is the condition that a document is of one of the groups.
 func (t *table) ofGroup(names ...string) bson.E {
@@ -131,7 +134,7 @@ func behind(created, key string, at, id any) bson.E {
 func (t *table) order(from queue.Position) bson.D {
 	f := &t.q.fields
 	byAge := bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}
-	if from.In || from.ID == queue.Alone {
+	if from.In || first(from) {
 		return byAge
 	}
 	return append(bson.D{{Key: f.Group, Value: 1}}, byAge...)

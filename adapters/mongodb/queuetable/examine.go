@@ -94,7 +94,7 @@ func (t *table) examineGroups(ctx context.Context) adapters.Finding {
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}
 	}
-	n, err := coll.CountDocuments(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: otherGroup}})
+	n, err := coll.CountDocuments(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: notText}})
 	switch {
 	case err != nil:
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}

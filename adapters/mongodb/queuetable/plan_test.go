@@ -235,3 +235,53 @@ func indexed(plan string) bool {
 	}
 	return strings.HasPrefix(hint, `{"_id":`) && strings.Contains(filter, `"_id": {"$in":`)
 }
+
+// TestG8_StatementsOfAClaim: a claim in a long backlog reads a page and the documents that it takes, and marks those. Only the end of the index
+// is where documents are read whose group is no text, for which a server reads all that waits.
+func TestG8_StatementsOfAClaim(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.tables = e.tables[:1]
+	rows := make([]adaptertest.QueueRow, 2*pageDocuments+200)
+	for i := range rows {
+		rows[i] = adaptertest.QueueRow{Table: e.tables[0].Name, Key: fmt.Sprintf("k%04d", i), Group: fmt.Sprintf("g%02d", i%50), Payload: `{}`, CreatedAt: time.UnixMilli(int64(i)), Status: adaptertest.QueueWaiting}
+	}
+	e.insert(rows...)
+	sent := &commands{}
+	e.at.Monitor = sent.monitor()
+	q := e.queue()
+	t.Cleanup(func() { must(t, q.Close()) })
+	must(t, q.Check(t.Context()))
+	for at, want := range [][]string{
+		{"find default", "find groups", "find keys", "update", "find keys", "update"}, // in two transactions: how large payloads are is not known yet
+		{"find groups", "find keys", "update"},
+		{"find groups", "find not text", "find keys", "update"},
+	} {
+		sent.take()
+		rows, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: lanes(), Limit: 100})
+		must(t, err)
+		var got []string
+		all, _ := sent.take()
+		for _, command := range all {
+			got = append(got, strings.TrimSpace(firstName(t, command)+" "+reads(command)))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("claim %d of %d documents sends %q, want %q", at, len(rows), got, want)
+		}
+	}
+}
+
+// reads names what a page or another statement finds.
+func reads(command bson.Raw) string {
+	switch filter := command.Lookup("filter").String(); {
+	case strings.Contains(filter, "$type"):
+		return "not text"
+	case strings.Contains(filter, `"_id": {"$in"`):
+		return "keys"
+	case strings.Contains(filter, `"messageGroup": {"$in"`):
+		return "default"
+	case strings.Contains(filter, "messageGroup"):
+		return "groups"
+	}
+	return ""
+}
