@@ -263,7 +263,7 @@ func (c *tableClaim[T]) whose(e *Entry) owner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.table.whose(e.Text, e.Marked, func(l *Lease) bool {
-		if !c.marks {
+		if !c.table.Marks {
 			return l.term == c.Terms[l.slot]
 		}
 		return e.Marked && e.Ours && l.MarkedAt(e.Stamp)

@@ -9,7 +9,7 @@
 // write results.
 //
 // A table marks a row that is claimed, by a status, or it does not: then the engine remembers what it has claimed, and the table is only written
-// when a row is settled. The engine asks the layout once, in [NewEngine].
+// when a row is settled. [NewTable] asks the layout.
 //
 // # How a claim finds rows
 //

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/layout"
 )
 
 const (
@@ -28,7 +27,6 @@ const (
 type Engine[T Driver] struct {
 	db     Backend[T]
 	tables []*engineTable[T]
-	marks  bool // tables mark what is claimed
 	batch  atomic.Int64
 	log    *slog.Logger
 
@@ -44,7 +42,7 @@ type Engine[T Driver] struct {
 
 // engineTable is a table of an [Engine].
 type engineTable[T Driver] struct {
-	layout.Table
+	Table
 	Driver T
 	leases
 	coverage adapters.Coverage // of the claims so far; the engine's lock guards it
@@ -66,13 +64,13 @@ func NewEngine[T Driver](db Backend[T], drivers []T) (*Engine[T], error) {
 	if len(drivers) == 0 {
 		return nil, errors.New(db.Name + ": no table is named")
 	}
-	e := &Engine[T]{db: db, marks: !db.Layout.Claimless(), log: cmp.Or(db.Logger, slog.Default())}
+	e := &Engine[T]{db: db, log: cmp.Or(db.Logger, slog.Default())}
 	e.SetBatch(db.Batch)
 	for i, d := range drivers {
 		if slices.ContainsFunc(drivers[:i], func(other T) bool { return other.ID() == d.ID() }) {
 			return nil, fmt.Errorf("%s: table %s is named twice", db.Name, db.Tables[i].Name)
 		}
-		e.tables = append(e.tables, &engineTable[T]{Table: db.Tables[i], Driver: d, leases: leases{held: map[string]*Lease{}}, rounds: newRounds()})
+		e.tables = append(e.tables, &engineTable[T]{Table: NewTable(db.Tables[i], db.Layout, 0), Driver: d, leases: leases{held: map[string]*Lease{}}, rounds: newRounds()})
 	}
 	return e, nil
 }
@@ -158,7 +156,7 @@ func (e *Engine[T]) Recover(ctx context.Context) (recovered int, err error) {
 		if err := t.describe(ctx); err != nil {
 			return recovered, err
 		}
-		if !e.marks {
+		if !t.Marks {
 			continue
 		}
 		e.mu.Lock()
@@ -185,7 +183,7 @@ func (e *Engine[T]) Processing(ctx context.Context, most int) (p adapters.Proces
 		if err := e.Describe(ctx, t.Driver, false); err != nil {
 			return adapters.Processing{}, err
 		}
-		if !e.marks {
+		if !t.Marks {
 			continue
 		}
 		n, longest, err := t.Driver.Marked(ctx, most)

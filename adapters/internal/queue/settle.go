@@ -35,8 +35,8 @@ type Effect struct {
 	Due      time.Time // of a row that waits again; zero: as it is
 }
 
-// EffectOf returns the effect of a result in a layout.
-func EffectOf(l *layout.Queue, r *adapters.ClaimResult) Effect {
+// EffectOf returns the effect of a result in a layout. Where tables mark what is claimed, a row that is released has to be written.
+func EffectOf(l *layout.Queue, marks bool, r *adapters.ClaimResult) Effect {
 	e := Effect{Attempts: max(r.Attempts, 0)}
 	switch r.Outcome {
 	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
@@ -49,7 +49,7 @@ func EffectOf(l *layout.Queue, r *adapters.ClaimResult) Effect {
 	case outbox.OutcomeRetry:
 		e.Change, e.Error, e.Due = Retry, Error(r.Error), r.At
 	default:
-		if l.Claimless() && e.Attempts == r.Claim.Attempts {
+		if !marks && e.Attempts == r.Claim.Attempts {
 			e.Change = Leave
 		}
 	}
@@ -111,7 +111,7 @@ func (e *Engine[T]) leased(results []adapters.ClaimResult) (rows []*Settled[T], 
 		r := &results[i]
 		if t := e.table(r.Claim.Table); t != nil {
 			if l := t.held[r.Claim.Key]; l != nil && l.token == r.Claim.Token {
-				rows = append(rows, &Settled[T]{ClaimResult: r, Effect: EffectOf(e.db.Layout, r), Table: t.Driver, Lease: l, in: t, was: *l})
+				rows = append(rows, &Settled[T]{ClaimResult: r, Effect: EffectOf(e.db.Layout, t.Marks, r), Table: t.Driver, Lease: l, in: t, was: *l})
 				continue
 			}
 		}

@@ -127,7 +127,7 @@ func (c *tableClaim[T]) take(ctx context.Context, chosen []*Entry, most int) err
 		for id, p := range before {
 			*c.progress(id) = p
 		}
-		if err := c.pick(ctx, tx, &t, chosen, most); err != nil || len(t.rows) == 0 || !c.marks {
+		if err := c.pick(ctx, tx, &t, chosen, most); err != nil || len(t.rows) == 0 || !c.table.Marks {
 			return err
 		}
 		t.stamp, t.missing, err = tx.Mark(ctx, t.rows)

@@ -84,10 +84,10 @@ func TestEffectsOfResults(t *testing.T) {
 		"released, and charged": {claimless, adapters.ClaimResult{Outcome: outbox.OutcomeReleased, Attempts: 1}, Effect{Change: Release, Attempts: 1}},
 	} {
 		test.result.Claim = &adapters.Claim{}
-		if got := EffectOf(test.layout, &test.result); got != test.want {
+		if got := EffectOf(test.layout, !test.layout.Claimless(), &test.result); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
-		if ends := EffectOf(test.layout, &test.result).Ends(); ends != (test.want.Change == Done || test.want.Change == DeadLetter) {
+		if ends := EffectOf(test.layout, !test.layout.Claimless(), &test.result).Ends(); ends != (test.want.Change == Done || test.want.Change == DeadLetter) {
 			t.Errorf("%s ends the row: %v", name, ends)
 		}
 	}

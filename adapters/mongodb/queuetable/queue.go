@@ -143,7 +143,7 @@ func validate(l *Layout) error {
 	errs := named.Problems()
 	f := l.Fields
 	switch {
-	case l.Claimless():
+	case l.Statuses.Processing == "":
 		errs = append(errs, errors.New("documents need a status for those that are being processed"))
 	case f.Group == "" || l.DefaultGroup == "" || f.Attempts == "":
 		errs = append(errs, errors.New("documents need a field for groups, a group for those without one, and a field for attempts"))

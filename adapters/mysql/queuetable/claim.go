@@ -55,12 +55,12 @@ func (t *table) Newer(context.Context) ([]string, error) { return nil, nil }
 // Group implements [queue.Driver].
 func (t *table) Group(id string) string {
 	name, _ := t.sql().GroupName(id)
-	return queue.GroupOf(t.Table, name)
+	return queue.GroupOf(t.Table.Table, name)
 }
 
 // Take implements [queue.Driver]. Without marks nothing is written.
 func (t *table) Take(ctx context.Context, f func(queue.Taker) error) error {
-	if !t.marks {
+	if !t.Marks {
 		return f(&taker{table: t, tx: t.q.db})
 	}
 	return t.q.transact(ctx, t.q.db, func(tx *sql.Tx) error { return f(&taker{table: t, tx: tx}) })

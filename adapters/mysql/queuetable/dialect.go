@@ -19,7 +19,7 @@ var _ queue.Dialect = (*statements)(nil)
 
 // newOperators returns the methods for operators' commands.
 func newOperators(q *Queue, cfg *Config) queue.Operators {
-	return queue.NewOperators(queue.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
+	return queue.NewOperators(queue.Database{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].MaxRow, Transact: my.Transact, Wrap: wrap,
 		Describe: func(ctx context.Context, table string) (queue.Dialect, error) {
 			return q.described(ctx, q.Driver(table))
 		}})
@@ -27,7 +27,7 @@ func newOperators(q *Queue, cfg *Config) queue.Operators {
 
 // record makes room for a row.
 func (t *table) record() *queue.Record {
-	return queue.NewRecord(t.Table, t.sql().layout, t.maxRow, t.sql())
+	return queue.NewRecord(t.Table.Table, t.sql().layout, t.MaxRow, t.sql())
 }
 
 // Table implements [queue.Dialect]; so do the other methods.

@@ -29,7 +29,7 @@ func (q *Queue) Check(ctx context.Context) error {
 			continue
 		}
 		if s.byKey() == "" {
-			q.log.WarnContext(ctx, keyless+"; add a unique one", "table", t.Name, "key", t.layout.Columns.Key)
+			q.log.WarnContext(ctx, keyless+"; add a unique one", "table", t.Name, "key", t.Layout.Columns.Key)
 		}
 		if missing := s.missing(); len(missing) > 0 {
 			q.log.WarnContext(ctx, "an index is missing: claims read more than they need to; `outrider init` creates it", "table", t.Name, "index", missing[0].name)
@@ -130,7 +130,7 @@ func (q *Queue) examineTable(ctx context.Context, t *table, mariaDB bool) []adap
 		f = append(f, adapters.Finding{Subject: subject + ": indexes", Text: "they find unfinished rows by group and by age, and dead ones"})
 	}
 	f = append(f, s.limits(subject, mariaDB)...)
-	if t.marks {
+	if t.Marks {
 		f = append(f, q.examineStuck(ctx, t, s))
 	}
 	return f
@@ -180,7 +180,7 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	stuck := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout, Overdue: len(rows), More: len(rows) == most, Undated: undated}
+	stuck := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.Layout.Columns.Claimed, Timeout: q.timeout, Overdue: len(rows), More: len(rows) == most, Undated: undated}
 	if len(rows) > 0 {
 		stuck.Longest = rows[0].since
 	}

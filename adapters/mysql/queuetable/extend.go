@@ -37,7 +37,7 @@ func (s *settling) extend(ctx context.Context, tx *sql.Tx, t *table, rows []*set
 			byClaim[at] = append(byClaim[at], r)
 		}
 	}
-	if !t.marks || len(byClaim) == 0 {
+	if !t.Marks || len(byClaim) == 0 {
 		return nil
 	}
 	var now time.Time

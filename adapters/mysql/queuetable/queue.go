@@ -96,7 +96,7 @@ func New(cfg Config) (*Queue, error) {
 	q := &Queue{transact: my.Transact, fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()),
 		token: 1 + rand.Int64N(math.MaxInt64)} //nolint:gosec // it identifies processes, and is no secret
 	for _, of := range cfg.Tables {
-		t, err := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))
+		t, err := newTable(of, &cfg.Layout, cfg.MaxRow)
 		if err != nil {
 			return nil, fmt.Errorf("mysql queue: %w", err)
 		}

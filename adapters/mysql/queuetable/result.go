@@ -51,7 +51,7 @@ func (l laneEpoch) compare(m laneEpoch) int {
 
 // fenced reports whether the statement asks for the epochs of lanes.
 func (w *write) fenced(q *Queue) bool {
-	return w.text != "" && !w.table.marks && q.fenced
+	return w.text != "" && !w.table.Marks && q.fenced
 }
 
 // settle is the statement for an effect; empty: there is nothing to write.

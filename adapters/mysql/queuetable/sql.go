@@ -40,8 +40,8 @@ type statements struct {
 type index struct{ name, columns string }
 
 func newStatements(t *table, columns map[string]column) *statements {
-	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.maxRow, marks: t.marks}
-	c := &t.layout.Columns
+	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.MaxRow, marks: t.Marks}
+	c := &t.Layout.Columns
 	order := my.Quote(c.Created) + ", " + my.Quote(c.Key)
 	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + order}
 	s.byAge = index{t.at.Name + "_outrider_age_idx", my.Quote(stateColumn) + ", " + order}

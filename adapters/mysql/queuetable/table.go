@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -21,12 +22,9 @@ const (
 
 // table is one table and what is known about it.
 type table struct {
-	Table
-	q      *Queue
-	at     my.Table
-	layout *Layout
-	maxRow int64
-	marks  bool // it has a status for rows that are being processed
+	queue.Table
+	q  *Queue
+	at my.Table
 
 	text atomic.Pointer[statements] // nil: not described yet
 }
@@ -36,7 +34,7 @@ func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &table{Table: of, at: at, layout: l, maxRow: maxRow, marks: !l.Claimless()}, nil
+	return &table{Table: queue.NewTable(of, l, maxRow), at: at}, nil
 }
 
 // ID implements [queue.Driver].
@@ -137,7 +135,7 @@ FROM information_schema.columns WHERE table_schema = `+t.at.In()+` AND table_nam
 
 // layoutIn is the layout without columns that the table may lack.
 func (t *table) layoutIn(all map[string]column) *Layout {
-	return t.layout.In(func(name string) bool { _, ok := all[strings.ToLower(name)]; return ok })
+	return t.Layout.In(func(name string) bool { _, ok := all[strings.ToLower(name)]; return ok })
 }
 
 // checkColumns reports what is missing of what the application creates, and what is of a type that means something else.
@@ -161,14 +159,14 @@ func (t *table) checkColumns(all map[string]column) error {
 
 // checkStatuses reports the statuses that the column does not take. What a CHECK refuses is not seen here, but when it is written.
 func (t *table) checkStatuses(c column) (errs []error) {
-	for _, value := range t.layout.Written() {
+	for _, value := range t.Layout.Written() {
 		fits := c.length == 0 || int64(len(value)) <= c.length
 		if c.kind == "enum" {
 			fits = strings.Contains(strings.ToLower(c.whole), strings.ToLower(my.Literal(value)))
 		}
 		if !fits {
 			errs = append(errs, fmt.Errorf("table %s: column %s does not take the value %q: its type is %s; ALTER the table so that it does, or correct the value in the mapping",
-				t.Name, t.layout.Columns.Status, value, c.whole))
+				t.Name, t.Layout.Columns.Status, value, c.whole))
 		}
 	}
 	return errs

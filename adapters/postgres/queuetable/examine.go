@@ -69,7 +69,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 	f = append(f, q.examineIndexes(ctx, t))
 	f = append(f, q.examineDeadIndex(ctx, t)...)
 	f = append(f, pg.ExamineOwner(ctx, q.pool, t.sql.table)...)
-	if sound && t.sql.kind.count(&t.sql) != "" { // or the statements would not run
+	if sound && t.sql.kind.marks() { // or the statements would not run
 		f = append(f, q.examineStuck(ctx, t))
 	}
 	return append(f, pg.ExamineUpkeep(ctx, q.pool, t.sql.table)...)

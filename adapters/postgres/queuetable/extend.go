@@ -165,13 +165,12 @@ func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing
 		if err := t.find(ctx, q.pool); err != nil {
 			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
-		text := t.sql.kind.count(&t.sql)
-		if text == "" {
+		if !t.sql.kind.marks() {
 			continue
 		}
 		var n int
 		var longest float64
-		if err := q.pool.QueryRow(ctx, text, most+1).Scan(&n, &longest); err != nil {
+		if err := q.pool.QueryRow(ctx, t.sql.count(), most+1).Scan(&n, &longest); err != nil {
 			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
 		p.Rows += min(n, most)

@@ -22,6 +22,7 @@ import (
 // of [remembering] ones the queue alone knows.
 type kind interface {
 	validate(l *Layout) []error
+	marks() bool // in the tables
 
 	// These build statements; what they return are templates, but for whole statements.
 
@@ -33,7 +34,6 @@ type kind interface {
 	complete(q *queueSQL, t *queueText)              // adds the statements that only this kind has
 	settle(q *queueSQL, o settlement) string
 	settled(q *queueSQL, statuses string) string // finds rows that have one of the statuses which a settle wrote, or are gone
-	count(q *queueSQL) string                    // counts what is being processed; "": nothing is marked
 
 	// These claim rows and end claims.
 
@@ -77,6 +77,10 @@ type marking struct{}
 type remembering struct{}
 
 func (marking) validate(*Layout) []error { return nil }
+
+func (marking) marks() bool { return true }
+
+func (remembering) marks() bool { return false }
 
 func (remembering) validate(l *Layout) (errs []error) {
 	c := &l.Columns

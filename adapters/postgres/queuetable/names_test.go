@@ -27,7 +27,7 @@ func statements(table pgx.Identifier, layout *Layout, keyType string) (all []str
 		t := q.text(indexes)
 		all = append(all, t.everything, t.held, t.first, t.next, t.latest, t.later, t.look, t.take, t.takeAll, t.done,
 			t.retry, t.dead, t.put, t.extend, t.recover, q.groups(layout.Statuses.Pending, true), q.groups(layout.Statuses.Pending, false),
-			q.unfinished(indexes), q.kind.count(&q), q.sample())
+			q.unfinished(indexes), q.count(), q.sample())
 	}
 	for _, s := range q.wanted(table) {
 		all = append(all, s.Create)

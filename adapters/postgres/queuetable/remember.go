@@ -86,8 +86,6 @@ func (remembering) looked(q *queueSQL) (claimed, held, wait string) {
 	return "NULL::text", heldHere, q.waitHere()
 }
 
-func (remembering) count(*queueSQL) string { return "" }
-
 func (remembering) complete(q *queueSQL, t *queueText) { t.extend = q.stillWaits() }
 
 // waitHere is for how many seconds a row is not to be taken, a template.

@@ -87,7 +87,7 @@ type settling struct {
 func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
-	e := queue.EffectOf(layout, r)
+	e := queue.EffectOf(layout, t.sql.kind.marks(), r)
 	e.Error = shorten.Storable(e.Error, t.highest)
 	text := ""
 	switch e.Change {

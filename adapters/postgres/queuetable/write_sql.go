@@ -215,7 +215,7 @@ func (q *queueSQL) waitingAgain() string {
 }
 
 // count counts the rows that are being processed. Parameter: at most how many.
-func (marking) count(q *queueSQL) string {
+func (q *queueSQL) count() string {
 	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(` + wire.Instant("r.claimed") + `)), 0)::float8
 FROM (SELECT {claimed} AS claimed FROM {t} t WHERE {status} = {processing} LIMIT $1) r`)
 }

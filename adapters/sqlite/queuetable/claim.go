@@ -102,7 +102,7 @@ func idOf(group sql.NullString) string {
 
 // Group implements [queue.Driver].
 func (t *table) Group(id string) string {
-	return queue.GroupOf(t.Table, strings.TrimPrefix(id, grouped))
+	return queue.GroupOf(t.Table.Table, strings.TrimPrefix(id, grouped))
 }
 
 // unread is a rowid before all others.
@@ -153,7 +153,7 @@ func (t *table) newer(ctx context.Context, s *statements) (ids []string, err err
 
 // Take implements [queue.Driver]. Without marks nothing is written.
 func (t *table) Take(ctx context.Context, f func(queue.Taker) error) error {
-	if !t.marks {
+	if !t.Marks {
 		return lite.RetryBusy(ctx, func() error { return f(&taker{t, t.q.db}) })
 	}
 	return lite.Transact(ctx, t.q.db, func(tx *sql.Tx) error { return f(&taker{t, tx}) })
@@ -167,7 +167,7 @@ type taker struct {
 
 func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, _ int64) (map[string]queue.Found, error) {
 	s := t.sql()
-	return queue.Chosen(ctx, t.tx, s.read, chosen, func() *queue.Record { return queue.NewRecord(t.Table, s.layout, t.maxRow, s) }, func(r *queue.Record) string { return idOf(r.Group) })
+	return queue.Chosen(ctx, t.tx, s.read, chosen, func() *queue.Record { return queue.NewRecord(t.Table.Table, s.layout, t.MaxRow, s) }, func(r *queue.Record) string { return idOf(r.Group) })
 }
 
 func (t *taker) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {

@@ -18,7 +18,7 @@ var _ queue.Dialect = (*statements)(nil)
 
 // newOperators returns the methods for operators' commands.
 func newOperators(q *Queue, cfg *Config) queue.Operators {
-	return queue.NewOperators(queue.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
+	return queue.NewOperators(queue.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].MaxRow, Transact: lite.Transact, Wrap: wrap,
 		Within: func(ctx context.Context, tx *sql.Tx) context.Context { return lite.Within(ctx, cfg.Path, tx) },
 		Describe: func(ctx context.Context, table string) (queue.Dialect, error) {
 			return q.described(ctx, q.Driver(table))

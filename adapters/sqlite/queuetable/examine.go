@@ -81,7 +81,7 @@ func (q *Queue) examineTable(ctx context.Context, t *table) []adapters.Finding {
 		f = append(f, adapters.Finding{Subject: subject + ": indexes", Text: "they find unfinished rows by group and by age, and dead ones"})
 	}
 	f = append(f, q.examineTimes(ctx, t, s))
-	if t.marks {
+	if t.Marks {
 		f = append(f, q.examineStuck(ctx, t, s))
 	}
 	return f
@@ -94,7 +94,7 @@ func (q *Queue) examineTimes(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	column, integers := t.layout.Columns.Created, s.affinity(t.layout.Columns.Created) == affinityInteger
+	column, integers := t.Layout.Columns.Created, s.affinity(t.Layout.Columns.Created) == affinityInteger
 	for _, r := range rows {
 		if _, err := timeOf(column, r.At.Created); err != nil && !integers && r.At.Table == t.name {
 			return adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: fmt.Sprintf("of row %s: %v", r.At.Key, err),
@@ -112,7 +112,7 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	stuck := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout}
+	stuck := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.Layout.Columns.Claimed, Timeout: q.timeout}
 	for _, m := range rows {
 		switch age := time.Since(m.since); {
 		case m.since.IsZero():

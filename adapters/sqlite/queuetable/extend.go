@@ -12,7 +12,7 @@ import (
 func (q *Queue) renew(ctx context.Context, rows []*settled) error {
 	now, was := q.nextStamp(), make([]time.Time, len(rows))
 	for i, r := range rows {
-		if was[i] = r.Lease.Stamp; r.Table.marks {
+		if was[i] = r.Lease.Stamp; r.Table.Marks {
 			q.Expect(r.Table.sql().stamp(now), r)
 		}
 	}
@@ -29,7 +29,7 @@ func (q *Queue) renew(ctx context.Context, rows []*settled) error {
 // renew reports whether the row is claimed still.
 func renew(ctx context.Context, tx *sql.Tx, r *settled, was time.Time) (ok bool, err error) {
 	s := r.Table.sql()
-	if !r.Table.marks {
+	if !r.Table.Marks {
 		err = tx.QueryRowContext(ctx, s.waits, r.Lease.Key).Scan(&ok)
 		return ok, err
 	}
@@ -82,7 +82,7 @@ func (t *table) recover(ctx context.Context, tx *sql.Tx, held func(key string) b
 		if m.since.IsZero() || time.Since(m.since) < t.q.timeout || held(s.KeyText(m.key)) {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, s.recover, m.key, nil, nil, nil, nil, nil, s.timeValue(t.layout.Columns.Updated, textTime, time.Now())); err != nil {
+		if _, err := tx.ExecContext(ctx, s.recover, m.key, nil, nil, nil, nil, nil, s.timeValue(t.Layout.Columns.Updated, textTime, time.Now())); err != nil {
 			return 0, err
 		}
 		n++

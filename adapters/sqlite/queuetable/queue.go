@@ -81,7 +81,7 @@ func New(cfg Config) (*Queue, error) {
 	}
 	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default())}
 	for _, of := range cfg.Tables {
-		t := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))
+		t := newTable(of, &cfg.Layout, cfg.MaxRow)
 		t.q, q.tables = q, append(q.tables, t)
 	}
 	var err error

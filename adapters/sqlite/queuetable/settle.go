@@ -37,7 +37,7 @@ func (s *settling) run(tx *sql.Tx) error {
 			r.Done = true
 			continue
 		}
-		if !r.Table.marks && s.q.fenced {
+		if !r.Table.Marks && s.q.fenced {
 			ok, err := fence(ctx, tx, fences, laneEpoch{r.Lane, r.Epoch})
 			if err != nil {
 				return err

@@ -48,16 +48,16 @@ func (i *index) pin() string {
 }
 
 func newStatements(t *table, types map[string]string) *statements {
-	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layoutIn(types), types: types, kind: t.Kind, maxRow: t.maxRow, marks: t.marks}
-	c := &t.layout.Columns
+	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layoutIn(types), types: types, kind: t.Kind, maxRow: t.MaxRow, marks: t.Marks}
+	c := &t.Layout.Columns
 	if c.Group != "" {
 		s.group = "CAST(" + lite.Quote(c.Group) + " AS TEXT)"
-		if t.layout.GroupByType {
+		if t.Layout.GroupByType {
 			s.group = "coalesce(" + lite.Quote(c.AggregateType) + " || ':', '') || " + lite.Quote(c.Group)
 		}
 		switch {
-		case t.layout.DefaultGroup != "":
-			s.group = "coalesce(" + s.group + ", " + literal(t.layout.DefaultGroup) + ")"
+		case t.Layout.DefaultGroup != "":
+			s.group = "coalesce(" + s.group + ", " + literal(t.Layout.DefaultGroup) + ")"
 		case t.Kind == "":
 			s.group = "nullif(" + s.group + ", '')"
 		}
@@ -68,12 +68,12 @@ func newStatements(t *table, types map[string]string) *statements {
 		s.byGroup = s.newIndex("group", s.group+", "+order, s.unfinished())
 	}
 	s.byAge = s.newIndex("age", order, s.unfinished())
-	if t.marks {
-		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.layout.Statuses.Processing})
+	if t.Marks {
+		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.Layout.Statuses.Processing})
 	}
-	s.byDead = s.newIndex("dead", order, t.layout.Dead())
-	if t.layout.OldIsDeleted {
-		s.byDone = s.newIndex("done", order, []string{t.layout.Statuses.Done})
+	s.byDead = s.newIndex("dead", order, t.Layout.Dead())
+	if t.Layout.OldIsDeleted {
+		s.byDone = s.newIndex("done", order, []string{t.Layout.Statuses.Done})
 	}
 	return s
 }

@@ -8,16 +8,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 )
 
 // table is one table and what is known about it.
 type table struct {
-	Table
-	q      *Queue
-	name   string // as configured
-	layout *Layout
-	maxRow int64
-	marks  bool // it has a status for rows that are being processed
+	queue.Table
+	q    *Queue
+	name string // as configured
 
 	text atomic.Pointer[statements] // nil: not described yet
 
@@ -26,7 +25,7 @@ type table struct {
 }
 
 func newTable(of Table, l *Layout, maxRow int64) *table {
-	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, marks: !l.Claimless(), seen: unread}
+	t := &table{Table: queue.NewTable(of, l, maxRow), name: of.Name, seen: unread}
 	t.deleted.Store(unread)
 	return t
 }
@@ -126,7 +125,7 @@ func (t *table) columns(ctx context.Context, db querier) (map[string]string, err
 
 // layoutIn is the layout without columns that the table may lack.
 func (t *table) layoutIn(types map[string]string) *Layout {
-	return t.layout.In(func(name string) bool { _, ok := types[strings.ToLower(name)]; return ok })
+	return t.Layout.In(func(name string) bool { _, ok := types[strings.ToLower(name)]; return ok })
 }
 
 // checkColumns reports what is missing.
