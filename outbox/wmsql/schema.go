@@ -1,11 +1,12 @@
-// Package wmsql lets a stock watermill-sql Publisher write Outrider's outbox
+// Package wmsql lets a stock Publisher of watermill-sql v3 write Outrider's outbox
 // table, for applications that publish through Watermill already: their
 // messages become rows inside the application's *sql.Tx.
 //
 // It is a way in only. Reading the table is Outrider's business, and so is
 // creating it (`outrider init`); the Schema's methods for a watermill-sql
-// Subscriber do nothing but say so. Applications that use pgx transactions, or
-// do not need Watermill's Publisher, publish with [outbox.Client].
+// Subscriber do nothing but say so. For watermill-sql v4, whose Publisher joins
+// transactions of pgx as well, there is package outbox/wmsqlv4. Applications that
+// do not need Watermill's Publisher publish with [outbox.Client].
 package wmsql
 
 import (
@@ -18,6 +19,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/internal/fromwatermill"
 )
 
 // ErrPublishOnly is the error of a [Schema] for a watermill-sql Subscriber.
@@ -65,31 +67,20 @@ func NewPublisher(tx *stdsql.Tx, schema Schema, logger watermill.LoggerAdapter) 
 	if tx == nil {
 		return nil, fmt.Errorf("wmsql: the transaction is nil: %w", outbox.ErrNoTransaction)
 	}
-	if _, err := schema.client(); err != nil {
+	if _, err := outbox.NewClient(schema.config()); err != nil {
 		return nil, err
 	}
 	return wmsql.NewPublisher(tx, wmsql.PublisherConfig{SchemaAdapter: schema}, logger)
 }
 
-func (s Schema) client() (*outbox.Client, error) {
-	return outbox.NewClient(outbox.ClientConfig{Table: s.Table, Dialect: s.Dialect, Notify: s.Notify})
+func (s Schema) config() outbox.ClientConfig {
+	return outbox.ClientConfig{Table: s.Table, Dialect: s.Dialect, Notify: s.Notify}
 }
 
 // InsertQuery returns the statement that writes the messages in their order,
 // all or none. An error names the message and all its mistakes.
 func (s Schema) InsertQuery(topic string, msgs message.Messages) (wmsql.Query, error) {
-	client, err := s.client()
-	if err != nil {
-		return wmsql.Query{}, err
-	}
-	envelopes := make([]outbox.Envelope, len(msgs))
-	for i, msg := range msgs {
-		envelopes[i], err = envelope(topic, msg)
-		if err != nil {
-			return wmsql.Query{}, fmt.Errorf("wmsql: message %d of %d: %w", i+1, len(msgs), err)
-		}
-	}
-	query, args, err := client.InsertQuery(envelopes...)
+	query, args, err := fromwatermill.InsertQuery(s.config(), topic, msgs)
 	return wmsql.Query{Query: query, Args: args}, err
 }
 

@@ -1,4 +1,6 @@
-package wmsql
+// Package fromwatermill makes the statement that writes Watermill messages into Outrider's own table, for the publishers of the
+// versions of watermill-sql.
+package fromwatermill
 
 import (
 	"encoding/json"
@@ -10,6 +12,22 @@ import (
 
 	"github.com/outriderhq/outrider/outbox"
 )
+
+// InsertQuery returns the statement that writes the messages in their order,
+// all or none. An error names the message and all its mistakes.
+func InsertQuery(cfg outbox.ClientConfig, topic string, msgs message.Messages) (query string, args []any, err error) {
+	client, err := outbox.NewClient(cfg)
+	if err != nil {
+		return "", nil, err
+	}
+	envelopes := make([]outbox.Envelope, len(msgs))
+	for i, msg := range msgs {
+		if envelopes[i], err = envelope(topic, msg); err != nil {
+			return "", nil, fmt.Errorf("wmsql: message %d of %d: %w", i+1, len(msgs), err)
+		}
+	}
+	return client.InsertQuery(envelopes...)
+}
 
 // envelope converts a Watermill message to what the outbox client publishes.
 func envelope(topic string, msg *message.Message) (outbox.Envelope, error) {
