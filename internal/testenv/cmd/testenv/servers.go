@@ -81,6 +81,10 @@ var kinds = []kind{
 		_, err := host.MongoDB(ctx)
 		return err
 	}, provision.Host.MissingMongoDB},
+	{"RabbitMQ", testenv.EnvRabbitMQ, startRabbitMQ, func(ctx context.Context, host provision.Host) error {
+		_, err := host.RabbitMQ(ctx)
+		return err
+	}, provision.Host.MissingRabbitMQ},
 }
 
 func startPostgres(ctx context.Context, host provision.Host, with settings) (started, string, error) {
@@ -138,6 +142,18 @@ func startMongoDB(ctx context.Context, host provision.Host, with settings) (star
 		return nil, "", err
 	}
 	s, err := server.StartMongoDB(ctx, server.MongoOptions{Java: found.Java, Jars: found.Jars, Class: provision.MongoClass, Keep: with.keep})
+	if err != nil {
+		return nil, "", err
+	}
+	return s, s.URL(), nil
+}
+
+func startRabbitMQ(ctx context.Context, host provision.Host, with settings) (started, string, error) {
+	sbin, err := host.RabbitMQ(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := server.StartRabbitMQ(ctx, server.RabbitOptions{Scripts: sbin, Keep: with.keep})
 	if err != nil {
 		return nil, "", err
 	}
