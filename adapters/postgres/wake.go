@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
 	"github.com/outriderhq/outrider/outbox"
@@ -78,6 +79,6 @@ func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]stri
 
 // wakeStatement fills in the names.
 func wakeStatement(sql string, table pgx.Identifier) string {
-	return strings.NewReplacer("{function}", pg.Beside(table, wake.Trigger).Sanitize(), "{trigger}", pgx.Identifier{wake.Trigger}.Sanitize(),
-		"{table}", table.Sanitize(), "{channel}", outbox.WakeChannel, "{seed}", strconv.FormatInt(outbox.WakeNamespace, 10)).Replace(sql)
+	return sqltext.Fill(sql, sqltext.Names{"function": pg.Beside(table, wake.Trigger).Sanitize(), "trigger": pgx.Identifier{wake.Trigger}.Sanitize(),
+		"table": table.Sanitize(), "channel": outbox.WakeChannel, "seed": strconv.FormatInt(outbox.WakeNamespace, 10)})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -44,10 +45,10 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a
 	if err != nil {
 		return a, 0, err
 	}
-	created, _ := t.selected(roleCreatedAt)
-	covered := "SELECT max(" + created + ") FROM {table} o WHERE o.{position} <= $1::bigint"
+	names := t.sqlNames()
+	names["time"], _ = t.selected(roleCreatedAt)
 	var at *time.Time
-	if err = q.QueryRow(ctx, s.mapping.replace(covered), c.Position).Scan(&at); err == nil && at != nil {
+	if err = q.QueryRow(ctx, sqltext.Fill("SELECT max({time}) FROM {table} o WHERE o.{position} <= $1::bigint", names), c.Position).Scan(&at); err == nil && at != nil {
 		newest = at.UnixMicro()
 	}
 	return a, newest, err

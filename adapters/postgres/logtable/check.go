@@ -9,17 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// replace puts the table and some of its columns into a statement.
-func (m *mapping) replace(sql string) string {
-	created := ""
-	if m.columns[roleCreatedAt] != "" {
-		created = m.quoted(roleCreatedAt)
-	}
-	return strings.NewReplacer("{table}", m.table.Sanitize(), "{position}", m.quoted(rolePosition), "{xid}", m.quoted(roleXID),
-		"{created}", created).Replace(sql)
+// sqlNames are the table and some of its columns, for statements.
+func (m *mapping) sqlNames() sqltext.Names {
+	return sqltext.Names{"table": m.table.Sanitize(), "position": m.quoted(rolePosition), "xid": m.quoted(roleXID), "id": m.quoted(roleID), "created": m.quoted(roleCreatedAt)}
 }
 
 // logIndex is an index that reading needs.

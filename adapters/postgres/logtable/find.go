@@ -20,11 +20,11 @@ const findNewest = 20_000
 
 const (
 	// logFindSQL looks by an index on the id. Parameters: id, limit.
-	logFindSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{id} = $1::text::{id type} ORDER BY o.{position} DESC LIMIT $2`
+	logFindSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{id} = $1::text::{id_type} ORDER BY o.{position} DESC LIMIT $2`
 
 	// logFindNewestSQL looks at the newest rows. Parameters: id, limit, rows.
 	logFindNewestSQL = `SELECT 0, false, {columns} FROM (SELECT * FROM {table} o ORDER BY o.{position} DESC LIMIT $3) o
-WHERE o.{id} = $1::text::{id type} LIMIT $2`
+WHERE o.{id} = $1::text::{id_type} LIMIT $2`
 )
 
 // Find implements [adapters.OperatorSource].
@@ -64,7 +64,6 @@ func (s *Source) find(ctx context.Context, id string, most int) (found adapters.
 			found.Searched = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
 			found.Fix = fmt.Sprintf("CREATE INDEX CONCURRENTLY ON %s (%s)", t.table.Sanitize(), t.quoted(roleID))
 		}
-		sql = strings.NewReplacer("{id}", t.quoted(roleID), "{id type}", t.found[column].Plain).Replace(sql)
 		return nil
 	})
 	if err != nil {

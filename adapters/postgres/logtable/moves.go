@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -134,6 +135,7 @@ func (t *logTable) countingSQL(sql string) string {
 		}
 		columns[r] = selected
 	}
-	return strings.NewReplacer("{table}", t.table.Sanitize(), "{position}", t.quoted(rolePosition),
-		"{columns}", strings.Join(columns, ", ")).Replace(sql)
+	names := t.sqlNames()
+	names["columns"], names["id_type"] = strings.Join(columns, ", "), t.found[t.columns[roleID]].Plain
+	return sqltext.Fill(sql, names)
 }

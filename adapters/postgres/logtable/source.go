@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
@@ -146,7 +147,7 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 	if s.mapping.columns[roleCreatedAt] != "" {
 		places.Since = "coalesce((SELECT min(o.{position})::bigint - 1 FROM {table} o WHERE o.{created} >= $1), " + places.End + ")"
 	}
-	return s.base.Start(ctx, at, places, s.mapping.replace)
+	return s.base.Start(ctx, at, places, func(sql string) string { return sqltext.Fill(sql, s.mapping.sqlNames()) })
 }
 
 // lanesFrom says where a row's group is read, and what takes its place in rows without one.

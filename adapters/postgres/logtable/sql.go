@@ -1,9 +1,12 @@
 package logtable
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 // logSQL answers all reads of a [Source] in one round trip; logPlan says
@@ -113,10 +116,8 @@ func (t *logTable) fetchSQL() string {
 		}
 		columns, first = append(columns, column), append(first, null)
 	}
-	return strings.NewReplacer(
-		"{table}", t.table.Sanitize(), "{position}", t.quoted(rolePosition), "{xid}", t.quoted(roleXID),
-		"{lowest}", asColumn("pg_snapshot_xmax(c.snap)"), "{highest}", asColumn("pg_snapshot_xmax(c.target)"),
-		"{running}", asColumn("x.xid"), "{written}", written,
-		"{first}", strings.Join(first, ", "), "{columns}", strings.Join(columns, ", "),
-	).Replace(logSQL)
+	names := t.sqlNames()
+	maps.Copy(names, sqltext.Names{"lowest": asColumn("pg_snapshot_xmax(c.snap)"), "highest": asColumn("pg_snapshot_xmax(c.target)"),
+		"running": asColumn("x.xid"), "written": written, "first": strings.Join(first, ", "), "columns": strings.Join(columns, ", ")})
+	return sqltext.Fill(logSQL, names)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
@@ -48,15 +49,16 @@ const (
 	hotColumns
 )
 
-// hotSQL completes an INSERT, which stands for {insert}. Besides the rows it returns, in the snapshot that it has, what was inserted last into
+// hotInto begins a statement that hotSQL ends, around an INSERT. Besides the rows it returns, in the snapshot that it has, what was inserted last into
 // their slots, by the index (slot, xid, position): transaction, position, and whether it is of the row's group. Transaction ids that do not exist yet
 // (restored, or written by hand) are left out, or nothing else would be seen.
 //
 // A row is sure to become visible with its transaction, and its look to have seen everything that was committed before the writer's turn in
 // the group, in the table that the source reads, at READ COMMITTED, without row security, and outside of savepoints, which can be rolled
 // back alone: a row of one has an xmin of its own. Times that a message cannot carry are left to the read, too.
-const hotSQL = `WITH published AS (
-{insert}
+const (
+	hotInto = "WITH published AS (\n"
+	hotSQL  = `
 RETURNING *, ctid AS hot_place, tableoid AS hot_table, xmin AS hot_xmin
 )
 SELECT p.slot::text, p.position::text, p.id, p.type, p.message_group, p.aggregate_type, p.aggregate_id, p.tenant_id, p.tags::text, p.headers::text,
@@ -78,6 +80,7 @@ CROSS JOIN LATERAL (
     ) w
 ) b
 ORDER BY p.position`
+)
 
 // hotTime is a column in microseconds since 1970; null if a message is not certain to be able to carry it.
 func hotTime(column string) string {
@@ -88,7 +91,7 @@ func hotTime(column string) string {
 // hotTable is what INSERTs are completed with.
 type hotTable struct {
 	source *Source
-	text   string // "": rows are not delivered from memory
+	text   string // that ends the statement; "": rows are not delivered from memory
 }
 
 // describeHot finds out what INSERTs are completed with. In a table with partitions the look would visit each of them.
@@ -102,8 +105,8 @@ func (s *Source) describeHot(ctx context.Context, r *reader.Conn) error {
 	}
 	t := &hotTable{source: s}
 	if plain {
-		t.text = strings.NewReplacer("{table}", s.base.Quoted, "{oid}", strconv.FormatUint(uint64(oid), 10), "{database}", pg.Literal(database),
-			"{occurred_at}", hotTime("occurred_at"), "{created_at}", hotTime("created_at"), "{look}", strconv.Itoa(hotLook)).Replace(hotSQL)
+		t.text = sqltext.Fill(hotSQL, sqltext.Names{"table": s.base.Quoted, "oid": strconv.FormatUint(uint64(oid), 10), "database": pg.Literal(database),
+			"occurred_at": hotTime("occurred_at"), "created_at": hotTime("created_at"), "look": strconv.Itoa(hotLook)})
 	}
 	s.hot.Store(t)
 	return nil
@@ -116,7 +119,7 @@ type hot = atomic.Pointer[hotTable]
 func (s *Source) Announce(insert string) adapters.HotRead {
 	i := &hotRead{table: s.hot.Load(), statement: insert + "\nRETURNING CAST(slot AS pg_catalog.text)"}
 	if i.table != nil && i.table.text != "" {
-		i.statement = strings.Replace(i.table.text, "{insert}", insert, 1)
+		i.statement = hotInto + insert + i.table.text
 	}
 	return i
 }

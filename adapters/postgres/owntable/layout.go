@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/retention"
 )
@@ -87,7 +88,7 @@ func (l layout) named(table pgx.Identifier) layout {
 
 // definition returns a column's type and constraints.
 func (l layout) definition(c column) string {
-	return strings.ReplaceAll(c.sql, "{sequence}", l.sequence)
+	return sqltext.Fill(c.sql, sqltext.Names{"sequence": l.sequence})
 }
 
 // createTable returns the statement that creates the table if it is missing.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +24,7 @@ const (
 	sleepSQL = `SELECT CASE WHEN pg_try_advisory_lock(k.key) THEN 0
     WHEN NOT pg_try_advisory_lock_shared(k.key) THEN 1
     WHEN pg_advisory_unlock_shared(k.key) THEN 2 END
-FROM pg_catalog.unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(t.name, {seed}) AS key OFFSET 0) k`
+FROM pg_catalog.unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(t.name, $2) AS key OFFSET 0) k`
 
 	// unlockSQL gives them back. No lock of another kind is in this session.
 	unlockSQL = "SELECT pg_advisory_unlock_all()"
@@ -139,8 +137,7 @@ func (l *listener) sleep(ctx context.Context, answer chan<- adapters.Sleep) erro
 func (l *listener) lock(ctx context.Context) (adapters.Sleep, error) {
 	ctx, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
-	sql := strings.ReplaceAll(sleepSQL, "{seed}", strconv.FormatInt(outbox.WakeNamespace, 10))
-	rows, _ := l.conn.Query(ctx, sql, l.tables) // its error is CollectRows' too
+	rows, _ := l.conn.Query(ctx, sleepSQL, l.tables, outbox.WakeNamespace) // its error is CollectRows' too
 	states, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
 		return adapters.Unsupported, err
