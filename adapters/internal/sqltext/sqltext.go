@@ -109,6 +109,35 @@ func (s *Statement) write(template string, param func()) {
 	}
 }
 
+// Args are the arguments for the parameters {:name} of a statement whose text is known before they are.
+type Args map[string]any
+
+// Bind returns a statement with a ? for each {:name}, and their arguments in that order. For a list, []any, there is a ? for each of its elements.
+// [Fill] leaves {:name} as it is, and Bind what is no parameter, such as a brace in the name of a table.
+func Bind(text string, args Args) (query string, all []any) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "{:")
+		b.WriteString(before)
+		if !found {
+			return b.String(), all
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		arg, known := args[name]
+		if !known {
+			b.WriteString("{:")
+			text = rest
+			continue
+		}
+		list, many := arg.([]any)
+		if !many {
+			list = []any{arg}
+		}
+		b.WriteString(strings.TrimSuffix(strings.Repeat("?, ", len(list)), ", "))
+		all, text = append(all, list...), after
+	}
+}
+
 func isName(text string) bool {
 	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 }

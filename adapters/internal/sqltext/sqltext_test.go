@@ -51,3 +51,18 @@ func TestMistakesInTemplates(t *testing.T) {
 		}()
 	}
 }
+
+func TestBind(t *testing.T) {
+	t.Parallel()
+	text := Fill("UPDATE {table} SET a = {:a} WHERE k IN ({:keys}) AND a <> {:a}", Names{"table": "`{:x} {y}`"})
+	query, args := Bind(text, Args{"keys": []any{1, "{:a}", nil}, "a": nil, "unused": 5})
+	if want := "UPDATE `{:x} {y}` SET a = ? WHERE k IN (?, ?, ?) AND a <> ?"; query != want {
+		t.Errorf("got  %s\nwant %s", query, want)
+	}
+	if want := []any{nil, 1, "{:a}", nil, nil}; !slices.Equal(args, want) {
+		t.Errorf("arguments %v, want %v", args, want)
+	}
+	if query, args := Bind("{:", nil); query != "{:" || args != nil {
+		t.Errorf("bound %q with %v", query, args)
+	}
+}
