@@ -88,20 +88,20 @@ func TestAWaveThatWaitsForAKilledBrokerIsReported(t *testing.T) {
 	t.Parallel()
 	b := connect(t, testenv.Kafka(t))
 	topic := b.topic(t, 1, nil)
-	p := newProxy(t, b.addrs[0])
+	p := testenv.StartProxy(t, b.addrs[0])
 	var log lines
-	d := p.through(t, destination(t, Config{Brokers: b.addrs, Topic: topic, Timeout: 10 * time.Minute,
+	d := viaProxy(t, p, destination(t, Config{Brokers: b.addrs, Topic: topic, Timeout: 10 * time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&log, t.Output()), nil))}))
 	if errs := d.Deliver(t.Context(), topic, []*message.Message{newMessage("1", "g", 10)}); errs != nil {
 		t.Fatal(errs)
 	}
-	release := p.hang() // the records arrive, and their answer does not
+	release := p.Hang() // the records arrive, and their answer does not
 	done := make(chan []error, 1)
 	go func() {
 		done <- d.Deliver(t.Context(), topic, []*message.Message{newMessage("2", "g", 10), newMessage("3", "g", 10)})
 	}()
 	waitFor(t, "the records arrive", func() bool { return len(b.ids(t, topic, "g")) == 3 })
-	up := p.down()
+	up := p.Down()
 	release()
 	waitFor(t, "it is reported", func() bool { return len(d.Unanswered()) == 1 })
 	if s := d.Unanswered()[0]; s.Address != topic || !strings.Contains(s.Cause, "no broker of "+b.addrs[0]+" answers") {

@@ -52,10 +52,10 @@ func harness(t *testing.T, f format.Format) adaptertest.Harness {
 
 func harnessOf(t *testing.T, b *cluster, d *Destination) adaptertest.Harness {
 	f := d.cfg.Format
-	proxy := newProxy(t, b.addrs[0])
+	proxy := testenv.StartProxy(t, b.addrs[0])
 	missing := newName(t) + "-missing"
 	return adaptertest.Harness{
-		Destination: proxy.through(t, d),
+		Destination: viaProxy(t, proxy, d),
 		Addresses:   []string{b.topic(t, 3, nil), b.topic(t, 1, nil)},
 		Missing:     missing,
 		Create:      func(t *testing.T) { b.create(t, missing, 2, nil) },
@@ -70,8 +70,8 @@ func harnessOf(t *testing.T, b *cluster, d *Destination) adaptertest.Harness {
 			}
 			return got
 		},
-		Hang:  func(*testing.T) func() { return proxy.hang() },
-		Break: func(*testing.T) func() { return proxy.down() },
+		Hang:  func(*testing.T) func() { return proxy.Hang() },
+		Break: func(*testing.T) func() { return proxy.Down() },
 	}
 }
 

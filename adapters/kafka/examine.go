@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/endpoint"
@@ -14,7 +13,7 @@ var _ adapters.Examiner = (*Destination)(nil)
 // Examine implements [adapters.Examiner]: brokers are dialled, their certificates
 // looked at, and the topic, if it is the same for all messages, asked for.
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
-	f := examineBrokers(ctx, d.cfg)
+	f := endpoint.DialAny(ctx, d.cfg.Brokers, "9092", d.cfg.TLS, d.cfg.Timeout)
 	subject := "topic " + d.cfg.Topic
 	if !d.topics.Static() {
 		subject = "cluster"
@@ -33,25 +32,4 @@ func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	return append(f, adapters.Finding{Subject: subject, Text: "answers"},
 		adapters.Finding{Level: adapters.LevelUnknown, Subject: "topics " + d.cfg.Topic,
 			Text: "depend on the message, so whether they exist is known when one is sent", Fix: "make sure that there is one for each value; topics are not created"})
-}
-
-// examineBrokers dials the brokers. One that answers is enough to find the
-// others, so the rest are only warned about.
-func examineBrokers(ctx context.Context, cfg Config) []adapters.Finding {
-	var f []adapters.Finding
-	reached := false
-	for _, broker := range cfg.Brokers {
-		if !strings.Contains(broker, ":") {
-			broker += ":9092" // as the client does
-		}
-		found := endpoint.Dial(ctx, broker, cfg.TLS, cfg.Timeout)
-		reached = reached || found[len(found)-1].Level != adapters.LevelBroken
-		f = append(f, found...)
-	}
-	for i := range f {
-		if reached && f[i].Level == adapters.LevelBroken {
-			f[i].Level = adapters.LevelWarning
-		}
-	}
-	return f
 }

@@ -124,7 +124,7 @@ func (d *Destination) attributes(h *headers, msg *message.Message) error {
 		case it.Key == "content-type":
 			h.put("Content-Type", it.Value)
 		case isAttribute && attributeName(name):
-			h.put(it.Key, escape(it.Value))
+			h.put(it.Key, format.Escape(it.Value))
 		case !ours(it.Key) && !framing(it.Key) && httpguts.ValidHeaderFieldName(it.Key):
 			name := http.CanonicalHeaderKey(it.Key)
 			if _, taken := d.prepared[name]; !taken {
@@ -167,35 +167,4 @@ func framing(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "Proxy-")
-}
-
-const hexDigits = "0123456789ABCDEF"
-
-// escape is how CloudEvents write what an HTTP header cannot hold: space, quote,
-// percent sign and everything that is not printable ASCII.
-func escape(s string) string {
-	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
-	n := 0
-	for i := range len(s) {
-		if !plain(s[i]) {
-			n++
-		}
-	}
-	if n == 0 {
-		return s
-	}
-	s = strings.ToValidUTF8(s, "\ufffd")
-	var b strings.Builder
-	b.Grow(len(s) + 2*n)
-	for i := range len(s) {
-		c := s[i]
-		if plain(c) {
-			b.WriteByte(c)
-			continue
-		}
-		b.WriteByte('%')
-		b.WriteByte(hexDigits[c>>4])
-		b.WriteByte(hexDigits[c&15])
-	}
-	return b.String()
 }

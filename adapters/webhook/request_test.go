@@ -142,8 +142,8 @@ func TestEscape(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "", "plain!~": "plain!~", "a b": "a%20b", `"%`: "%22%25", "é€": "%C3%A9%E2%82%AC", "\n\x7f": "%0A%7F", "\xff": "%EF%BF%BD",
 	} {
-		if got := escape(s); got != want {
-			t.Errorf("escape(%q) = %q, want %q", s, got, want)
+		if got := format.Escape(s); got != want {
+			t.Errorf("Escape(%q) = %q, want %q", s, got, want)
 		}
 	}
 }

@@ -4,7 +4,7 @@
 // environment variables [EnvPostgres], [EnvMySQL] and [EnvKafka]; the command
 // internal/testenv/cmd/testenv (`make test`) starts them and sets the
 // variables. [StartPostgres], [StartMariaDB] and [StartKafka] start a private server for a test
-// that stops, kills and restarts it. [Chromium] is a browser for tests of pages.
+// that stops, kills and restarts it, and [StartProxy] stands for a network that hangs or is cut. [Chromium] is a browser for tests of pages.
 //
 // All of them skip the test under -short. Where a server is missing they skip
 // it with a reason, and fail it when CI=true: there a skipped test would pass

@@ -81,7 +81,7 @@ func IsAttribute(name string) bool {
 // from datacontenttype, which is the header "content-type". Headers of the
 // application are sent with them unchanged, except that they cannot replace an
 // attribute. Values are not percent-encoded; a transport that wants that
-// (HTTP) does it.
+// (HTTP, NATS) does it by [Escape].
 func CloudEventHeaders(source, prefix string) Headers {
 	names := make(map[string]string, len(attributes))
 	taken := map[string]bool{contentTypeHeader: true}
@@ -111,4 +111,35 @@ func CloudEventHeaders(source, prefix string) Headers {
 		}
 		return dst, nil
 	}
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// Escape writes an attribute of CloudEvents as a header of HTTP or NATS: space, quote, percent sign and everything that is not
+// printable ASCII are percent-encoded.
+func Escape(s string) string {
+	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
+	n := 0
+	for i := range len(s) {
+		if !plain(s[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		return s
+	}
+	s = strings.ToValidUTF8(s, "\ufffd")
+	var b strings.Builder
+	b.Grow(len(s) + 2*n)
+	for i := range len(s) {
+		c := s[i]
+		if plain(c) {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hexDigits[c>>4])
+		b.WriteByte(hexDigits[c&15])
+	}
+	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -22,6 +23,27 @@ const expiring = 21 * 24 * time.Hour
 // does a TLS handshake. Findings are about the connection and the certificate.
 func Dial(ctx context.Context, address string, config *tls.Config, timeout time.Duration) []adapters.Finding {
 	return DialBy(ctx, new(net.Dialer), address, config, timeout)
+}
+
+// DialAny is [Dial] for each server of a cluster, which listen on the port given where they name none. One that answers is enough to
+// find the others, so the rest are only warned about.
+func DialAny(ctx context.Context, addresses []string, port string, config *tls.Config, timeout time.Duration) []adapters.Finding {
+	var f []adapters.Finding
+	reached := false
+	for _, address := range addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			address = net.JoinHostPort(strings.Trim(address, "[]"), port)
+		}
+		found := Dial(ctx, address, config, timeout)
+		reached = reached || found[len(found)-1].Level != adapters.LevelBroken
+		f = append(f, found...)
+	}
+	for i := range f {
+		if reached && f[i].Level == adapters.LevelBroken {
+			f[i].Level = adapters.LevelWarning
+		}
+	}
+	return f
 }
 
 // DialBy is [Dial] with the dialer that the destination uses. Its advice

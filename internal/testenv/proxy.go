@@ -1,0 +1,123 @@
+package testenv
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy forwards connections of one test to a server, and can be made to hang or to refuse them.
+type Proxy struct {
+	listener net.Listener
+	to       string
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	gate   chan struct{} // closed: answers pass
+	refuse bool
+	conns  map[net.Conn]struct{}
+}
+
+// StartProxy forwards connections to an address (host:port) until the test ends.
+func StartProxy(tb testing.TB, to string) *Proxy {
+	tb.Helper()
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	open := make(chan struct{})
+	close(open)
+	p := &Proxy{listener: l, to: to, gate: open, conns: map[net.Conn]struct{}{}}
+	p.wg.Go(p.serve)
+	tb.Cleanup(func() {
+		_ = l.Close() // no connection is made any more
+		p.Cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// Address is where it listens, as host:port.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+func (p *Proxy) serve() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := new(net.Dialer).Dial("tcp", p.to) //nolint:noctx // the listener ends it
+		if !p.add(err == nil, conn, server) {
+			_ = conn.Close() // refused
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		p.wg.Go(func() { p.pipe(server, conn, false) })
+		p.wg.Go(func() { p.pipe(conn, server, true) })
+	}
+}
+
+// pipe copies one direction; answers wait at the gate.
+func (p *Proxy) pipe(dst, src net.Conn, answers bool) {
+	defer func() { _, _ = dst.Close(), src.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := src.Read(buf)
+		if answers {
+			p.mu.Lock()
+			gate := p.gate
+			p.mu.Unlock()
+			<-gate
+		}
+		if _, werr := dst.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// add keeps connections; false: they are to be refused.
+func (p *Proxy) add(reached bool, conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !reached || p.refuse {
+		return false
+	}
+	for _, c := range conns {
+		p.conns[c] = struct{}{}
+	}
+	return true
+}
+
+// Cut closes all connections.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	clear(p.conns)
+}
+
+// Hang holds all answers back until release is called.
+func (p *Proxy) Hang() (release func()) {
+	gate := make(chan struct{})
+	p.mu.Lock()
+	p.gate = gate
+	p.mu.Unlock()
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+// Down cuts all connections and refuses new ones until up is called.
+func (p *Proxy) Down() (up func()) {
+	p.mu.Lock()
+	p.refuse = true
+	p.mu.Unlock()
+	p.Cut()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.refuse = false
+	}
+}
