@@ -20,6 +20,14 @@ func stackOf(t *testing.T, layout, route string) ([]Middleware, *Config) {
 	return cfg.Routes[0].Middleware, cfg
 }
 
+// A kind without a place would be outermost.
+func TestEveryMiddlewareHasAPlace(t *testing.T) {
+	t.Parallel()
+	if kinds, places := slices.Sorted(slices.Values(middlewares.Names())), slices.Sorted(slices.Values(stackOrder)); !slices.Equal(kinds, places) {
+		t.Errorf("stackOrder has places for %v, and the kinds are %v", places, kinds)
+	}
+}
+
 // The layouts of the systems with a retry of their own keep it, and what becomes of dead messages, beside middleware that is added, and
 // where a list names retry and poison without keys.
 func TestMiddlewareIsAddedToTheStackOfALayout(t *testing.T) {

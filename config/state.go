@@ -31,8 +31,15 @@ type stateKind struct {
 	check func(c *form.Checker, at form.Location, s *State, otherwise string)
 }
 
-// stateKinds are those that a URL leads to. A URL that leads to none is reported by the first.
-var stateKinds = []*stateKind{&postgresState, &mysqlState}
+// stateKinds are those of sources that a URL leads to. A URL that leads to none is reported by the first.
+func stateKinds() (kinds []*stateKind) {
+	for _, k := range sources.Kinds {
+		if src, ok := k.Zero.(Source); ok && src.traits().state != nil && src.traits().state.schemes != nil {
+			kinds = append(kinds, src.traits().state)
+		}
+	}
+	return kinds
+}
 
 // stateURLs names the URLs of kinds for messages.
 func stateURLs(kinds []*stateKind) string {
@@ -52,19 +59,17 @@ func (s *State) kind() *stateKind {
 	if scheme == "" {
 		return &sqliteState
 	}
-	if i := slices.IndexFunc(stateKinds, func(k *stateKind) bool { return slices.Contains(k.schemes, scheme) }); i > 0 {
-		return stateKinds[i]
-	}
-	return stateKinds[0]
+	kinds := stateKinds()
+	return kinds[max(slices.IndexFunc(kinds, func(k *stateKind) bool { return slices.Contains(k.schemes, scheme) }), 0)]
 }
 
 // checkState checks the section state.
 func (cfg *Config) checkState(c *form.Checker, at form.Location) {
 	kind := cfg.State.kind()
 	if kind != nil && kind.check != nil {
-		kind.check(c, at, &cfg.State, ", nor a "+stateURLs(stateKinds[1:])+" one, or the path of an SQLite file")
+		kind.check(c, at, &cfg.State, ", nor a "+stateURLs(stateKinds()[1:])+" one, or the path of an SQLite file")
 	} else if cfg.State.TLS.given() {
-		c.Add(at.Child("tls").Key(), "belongs to a %s url", stateURLs(stateKinds)).Fix("remove it; state beside a source uses that source's tls")
+		c.Add(at.Child("tls").Key(), "belongs to a %s url", stateURLs(stateKinds())).Fix("remove it; state beside a source uses that source's tls")
 	}
 	if cfg.State.Schema != "" {
 		cfg.checkStateSchema(c, at, kind)
@@ -99,7 +104,7 @@ func (cfg *Config) checkStore(c *form.Checker, at form.Location, used map[string
 		src := cfg.Sources[name] // nil: reported where it was read or named
 		if src != nil && !src.traits().log && src.traits().state == nil {
 			where := at.Child("sources").Child(name).Key()
-			c.Add(where, "a %s source needs a state store", src.Kind()).Fix("set state: {url: ...}, a %s URL or the path of an SQLite file", stateURLs(stateKinds))
+			c.Add(where, "a %s source needs a state store", src.Kind()).Fix("set state: {url: ...}, a %s URL or the path of an SQLite file", stateURLs(stateKinds()))
 		}
 	}
 }

@@ -13,10 +13,6 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// databases are the kinds of databases, with all that does not belong to one source. A location of state belongs to the first one whose
-// scheme it has; that of a file has none.
-var databases = []database{postgresDatabase, mysqlDatabase, mongoDatabase, sqliteDatabase}
-
 // database is a kind of database; nil functions: it cannot do that.
 type database struct {
 	schemes []string // of its URLs, with ://; nil: any location

@@ -41,6 +41,10 @@ var (
 		"tracing":  entry(tracingLayer),
 		"metrics":  entry(metricsLayer),
 	}
+
+	// databases are the kinds of databases, with all that does not belong to one source. A location of state belongs to the first one
+	// whose scheme it has; that of a file has none.
+	databases = []database{postgresDatabase, mysqlDatabase, mongoDatabase, sqliteDatabase}
 )
 
 // site is a source or destination of the configuration.
