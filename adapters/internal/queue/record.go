@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/internal/shorten"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/outbox/format"
@@ -64,13 +64,14 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Chosen reads chosen rows into records, which id names the groups of. The query has (%s) for the keys.
+// Chosen reads chosen rows into records, which id names the groups of. The query has {:keys} for them.
 func Chosen(ctx context.Context, db Querier, query string, chosen []*Entry, record func() *Record, id func(*Record) string) (map[string]Found, error) {
 	keys := make([]any, len(chosen))
 	for i, e := range chosen {
 		keys[i] = e.Key
 	}
-	rows, err := db.QueryContext(ctx, strings.Replace(query, "(%s)", "("+strings.TrimSuffix(strings.Repeat("?, ", len(keys)), ", ")+")", 1), keys...)
+	query, args := sqltext.Bind(query, sqltext.Args{"keys": keys})
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

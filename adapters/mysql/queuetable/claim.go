@@ -7,6 +7,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 var _ queue.Driver = (*table)(nil)
@@ -17,13 +18,14 @@ const longestWait = 24 * time.Hour
 // Page implements [queue.Driver]. The ids of groups are values of outrider_queue.
 func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page, err error) {
 	s := t.sql()
-	query, args := s.page, []any{[]byte(from.ID), pageRows}
+	text := s.page
 	switch {
 	case from.In && from.Created == nil:
-		query = s.pageOf
+		text = s.pageOf
 	case from.In:
-		query, args = s.pageOn, []any{[]byte(from.ID), from.Created, from.Created, from.Key, pageRows}
+		text = s.pageOn
 	}
+	query, args := sqltext.Bind(text, sqltext.Args{"queue": []byte(from.ID), "created": from.Created, "key": from.Key, "limit": pageRows})
 	rows, err := t.q.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return page, err

@@ -190,7 +190,7 @@ func (e *env) insertRows(tx *sql.Tx, table string, rows []*adaptertest.QueueRow)
 		if e.layout.GroupByType {
 			values = append(values, r.CreatedAt)
 		}
-		places = append(places, "("+list(len(columns))+")")
+		places = append(places, "("+strings.TrimSuffix(strings.Repeat("?, ", len(columns)), ", ")+")")
 	}
 	_, err := tx.Exec("INSERT INTO "+e.name(table)+" ("+strings.Join(quoted, ", ")+") VALUES "+strings.Join(places, ", "), values...)
 	return err

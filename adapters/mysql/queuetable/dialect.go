@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -32,12 +33,6 @@ func (t *table) record() *queue.Record {
 
 // Table implements [queue.Dialect]; so do the other methods.
 func (s *statements) Table() string { return s.name }
-
-// Layout is the layout without columns that the table may lack.
-func (s *statements) Layout() *Layout { return s.layout }
-
-// Quote quotes a column.
-func (s *statements) Quote(name string) string { return my.Quote(name) }
 
 // Raw is a column as it is.
 func (s *statements) Raw(column string) string { return raw(column) }
@@ -77,7 +72,7 @@ func (s *statements) Group() string {
 		switch {
 		case l.DefaultGroup != "":
 			group = "COALESCE(" + group + ", " + my.Literal(l.DefaultGroup) + ")"
-		case s.kind == "":
+		case s.Of.Kind == "":
 			group = "CASE WHEN OCTET_LENGTH(" + group + ") > 0 THEN " + group + " END"
 		}
 		text = "COALESCE(CONCAT(" + my.Literal(grouped) + ", " + group + "), " + text + ")"
@@ -87,16 +82,7 @@ func (s *statements) Group() string {
 
 // Statuses is the condition that a row has one of the statuses.
 func (s *statements) Statuses(statuses ...string) string {
-	return s.in(my.Quote(s.layout.Columns.Status), statuses)
-}
-
-// in is the condition for an expression of the status.
-func (s *statements) in(status string, statuses []string) string {
-	values := make([]string, len(statuses))
-	for i, status := range statuses {
-		values[i] = s.statusValue(status)
-	}
-	return status + " IN (" + strings.Join(values, ", ") + ")"
+	return s.In(my.Quote(s.layout.Columns.Status), statuses)
 }
 
 // plain is a column as a computed one may have it: the spaces behind a CHAR depend on the sql_mode of the session.
@@ -142,13 +128,8 @@ func (s *statements) Grouped() string {
 
 // After is the condition that a row comes after a position in the order of age.
 func (s *statements) After(at adapters.DeadKey) queue.Statement {
-	return queue.Statement{Text: s.after(), Args: []any{at.Created, at.Created, s.Key(at.Key)}}
-}
-
-// after is the same with parameters: the time of creation twice, and the key.
-func (s *statements) after() string {
-	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
-	return "(" + created + " > ? OR " + created + " = ? AND " + key + " > ?)" // two ranges of an index, which a comparison of rows is not
+	text, args := sqltext.Bind(s.behind, sqltext.Args{"created": at.Created, "key": s.Key(at.Key)})
+	return queue.Statement{Text: text, Args: args}
 }
 
 // GroupName is the name of a group in outrider_queue: in hexadecimal, where the column has bytes that are no text.
@@ -230,6 +211,6 @@ func (s *statements) Time(column string, value any) (time.Time, error) {
 // last claimed, stay, as the systems that write such tables leave them when a row waits again.
 func (s *statements) Redrive() queue.Statement {
 	c, changes := &s.layout.Columns, s.changes()
-	return queue.Statement{Text: changes.Update(s.statusValue(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"),
+	return queue.Statement{Text: changes.Update(s.Status(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"),
 		changes.Set(c.NextAttempt, s.now(c.NextAttempt)), changes.Set(c.Updated, s.now(c.Updated)))}
 }

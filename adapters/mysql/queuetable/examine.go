@@ -48,7 +48,7 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 		return fmt.Errorf("mysql queue: table %s is of the engine %s, which has no transactions: ALTER TABLE %s ENGINE = InnoDB", t.Name, engine, s.name)
 	}
 	none := values{keys: []any{nil}, claimed: time.Unix(1, 0).UTC(), stamp: time.Unix(1, 0).UTC()}
-	texts := []string{strings.Replace(s.lock, "(%s)", "(NULL)", 1), s.Done}
+	texts := []string{s.lock, s.Done}
 	if s.take != "" {
 		texts = append(texts, s.take)
 	}

@@ -70,9 +70,8 @@ type marked struct {
 
 // marked lists rows that are being processed, those that have been for the longest first; only those for longer than a time.
 func (s *statements) marked(ctx context.Context, db querier, longer time.Duration, most int) (all []marked, err error) {
-	claimed := my.Quote(s.layout.Columns.Claimed)
-	text := "SELECT " + my.Quote(s.layout.Columns.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age" +
-		s.ofMarked() + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
+	text := s.fill("SELECT {key}, {claimed}, COALESCE(TIMESTAMPDIFF(MICROSECOND, {claimed}, NOW(6)), -1) AS age FROM {table}{by_status} WHERE {marked}" +
+		" HAVING age >= ? ORDER BY age DESC LIMIT ?")
 	rows, err := db.QueryContext(ctx, text, longer.Microseconds(), most)
 	if err != nil {
 		return nil, err
@@ -90,18 +89,9 @@ func (s *statements) marked(ctx context.Context, db querier, longer time.Duratio
 	return all, rows.Err()
 }
 
-// ofMarked is the part of a query that finds the rows that are being processed.
-func (s *statements) ofMarked() string {
-	pin := ""
-	if name := s.statusIndex(); name != "" {
-		pin = " FORCE INDEX (" + my.Quote(name) + ")"
-	}
-	return " FROM " + s.name + pin + " WHERE " + s.Statuses(s.layout.Statuses.Processing)
-}
-
 // undated counts rows that are being processed and do not say since when.
 func (s *statements) undated(ctx context.Context, db querier, most int) (n int, err error) {
-	text := "SELECT COUNT(*) FROM (SELECT 1" + s.ofMarked() + " AND " + my.Quote(s.layout.Columns.Claimed) + " IS NULL LIMIT ?) AS x"
+	text := s.fill("SELECT COUNT(*) FROM (SELECT 1 FROM {table}{by_status} WHERE {marked} AND {claimed} IS NULL LIMIT ?) AS x")
 	err = db.QueryRowContext(ctx, text, most).Scan(&n)
 	return n, err
 }

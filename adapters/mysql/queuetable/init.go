@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
@@ -139,7 +140,7 @@ func Grants(l Layout, tables ...Table) (g my.Grants) {
 // Init runs what [InitSQL] returns where it is missing, and returns a sentence for each thing that it created or found. Writers go on
 // meanwhile, but for moments at the beginning and end of each statement.
 func Init(ctx context.Context, db *sql.DB, l Layout, createTables bool, tables ...Table) (done []string, err error) {
-	if err := validate(&l); err != nil {
+	if err := queue.Validate(&l, "MySQL"); err != nil {
 		return nil, fmt.Errorf("mysql queue: layout: %w", err)
 	}
 	for _, of := range tables {
@@ -154,7 +155,7 @@ func Init(ctx context.Context, db *sql.DB, l Layout, createTables bool, tables .
 
 // Adds says, a sentence each, what [Init] will add to tables that are there already.
 func Adds(ctx context.Context, db *sql.DB, l Layout, tables ...Table) (will []string, err error) {
-	if err := validate(&l); err != nil {
+	if err := queue.Validate(&l, "MySQL"); err != nil {
 		return nil, fmt.Errorf("mysql queue: layout: %w", err)
 	}
 	for _, of := range tables {

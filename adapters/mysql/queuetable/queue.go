@@ -87,7 +87,7 @@ var _ adapters.OperatorQueue = (*Queue)(nil)
 
 // New returns a queue. It checks the configuration and reads nothing: [Queue.Check] does.
 func New(cfg Config) (*Queue, error) {
-	if err := validate(&cfg.Layout); err != nil {
+	if err := queue.Validate(&cfg.Layout, "MySQL"); err != nil {
 		return nil, fmt.Errorf("mysql queue: layout: %w", err)
 	}
 	if cfg.Batch < 0 || cfg.Timeout < 0 {

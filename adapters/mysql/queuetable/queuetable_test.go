@@ -203,14 +203,14 @@ func (e *env) foreignClaim(most int) (keys []string, err error) {
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	if _, err := tx.Exec("UPDATE outbox_events SET status = 'PROCESSING', processed_at = NOW() WHERE id IN ("+list(len(ids))+")", ids...); err != nil {
+	if _, err := tx.Exec("UPDATE outbox_events SET status = 'PROCESSING', processed_at = NOW() WHERE id IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", ")+")", ids...); err != nil {
 		return nil, err
 	}
 	if err := tx.Commit(); err != nil {
 		return nil, err
 	}
 	err = my.RetryConflict(context.Background(), func() error {
-		_, err := e.db.Exec("UPDATE outbox_events SET status = 'COMPLETED', processed_at = NOW() WHERE id IN ("+list(len(ids))+")", ids...)
+		_, err := e.db.Exec("UPDATE outbox_events SET status = 'COMPLETED', processed_at = NOW() WHERE id IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", ")+")", ids...)
 		return err
 	})
 	return keys, err

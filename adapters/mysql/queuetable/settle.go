@@ -255,13 +255,13 @@ func (s *statements) written(text string) (query string, absent bool) {
 	default:
 		statuses = l.Dead()
 	}
-	query = "SELECT " + my.Quote(l.Columns.Key) + " FROM " + s.name + s.byKey() + " WHERE " + my.Quote(l.Columns.Key) + " IN (" + argKeys + ")"
+	query = s.fill("SELECT {key} FROM {table}{by_key} WHERE {key} IN ({:keys})")
 	if absent {
 		return query, true
 	}
 	query += " AND " + s.Statuses(statuses...)
-	if s.marks {
-		query += " AND " + my.Quote(claimColumn) + " = " + argToken
+	if s.Of.Marks {
+		query += s.fill(" AND {token} = {:token}")
 	}
 	return query, false
 }

@@ -5,42 +5,43 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
 // statements are the statements for one table. Nothing here does I/O.
 type statements struct {
+	queue.Described
 	name    string // quoted
 	layout  *Layout
 	columns map[string]column // by name in lower case
 	there   map[string]string // the table's indexes
-	kind    string
-	maxRow  int64
-	marks   bool // as the table's
+	names   sqltext.Names
 
 	byQueue, byAge, byStatus index
 
 	page, pageOf, pageOn string // behind a group; of a group; of it, behind a row
-	lock                 string // and read what was chosen, but for large payloads; the keys follow
+	behind               string // the condition for a row that comes behind another one by age
+	lock                 string // and read what was chosen, but for large payloads
 	payload              string // of a row, by its key
 	queue.Settles
 	take, renew, back string
 	unclaim           string // as back, for claims that may have been made
 	still             string // which rows are ours
 	free              string // which rows nothing has locked
-	full              string // columns of a record
 }
 
 // index is one of ours.
 type index struct{ name, columns string }
 
 func newStatements(t *table, columns map[string]column) *statements {
-	s := &statements{name: t.at.SQL(), layout: t.layoutIn(columns), columns: columns, kind: t.Kind, maxRow: t.MaxRow, marks: t.Marks}
+	s := &statements{name: t.at.SQL(), layout: t.Layout.In(queue.Has(columns)), columns: columns}
+	s.Described = queue.Described{Of: t.Table, Quoted: my.Quote, Literal: my.Literal, Number: func(column string) bool { return s.columnOf(column).number() }}
+	s.Of.Layout = s.layout
 	c := &t.Layout.Columns
 	order := my.Quote(c.Created) + ", " + my.Quote(c.Key)
 	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + order}
@@ -74,7 +75,7 @@ func (s *statements) pin(i index) string {
 	if !s.has(i) {
 		return ""
 	}
-	return " FORCE INDEX (" + my.Quote(i.name) + ")"
+	return s.force(i.name)
 }
 
 // missing lists the indexes of ours that are not there. Rows that are being processed are found by any index that begins with the
@@ -85,7 +86,7 @@ func (s *statements) missing() (all []index) {
 			all = append(all, i)
 		}
 	}
-	if s.marks && s.statusIndex() == "" {
+	if s.Of.Marks && s.statusIndex() == "" {
 		all = append(all, s.byStatus)
 	}
 	return all
@@ -95,11 +96,14 @@ func (s *statements) missing() (all []index) {
 func (s *statements) statusIndex() string { return s.beginning(s.layout.Columns.Status) }
 
 // byKey makes a statement find rows by their keys: by the primary key, or another index that begins with them; empty: there is none.
-func (s *statements) byKey() string {
-	if name := s.beginning(s.layout.Columns.Key); name != "" {
-		return " FORCE INDEX (" + my.Quote(name) + ")"
+func (s *statements) byKey() string { return s.force(s.beginning(s.layout.Columns.Key)) }
+
+// force makes a statement use an index; empty: the server chooses.
+func (s *statements) force(index string) string {
+	if index == "" {
+		return ""
 	}
-	return ""
+	return " FORCE INDEX (" + my.Quote(index) + ")"
 }
 
 // beginning names the primary key if it begins with a column, or another index that does; empty: there is none.
@@ -119,7 +123,7 @@ func (s *statements) added() []Named {
 		return Named{name, kind + " GENERATED ALWAYS AS (" + expression + ") VIRTUAL INVISIBLE", expression}
 	}
 	all := []Named{computed(queueColumn, fmt.Sprintf("varbinary(%d)", queueBytes), s.queued()), computed(stateColumn, "tinyint", s.state())}
-	if s.marks {
+	if s.Of.Marks {
 		all = append(all, Named{claimColumn, "bigint NOT NULL DEFAULT 0 INVISIBLE", ""})
 	}
 	return all
@@ -191,58 +195,37 @@ var states = map[queue.State]int{queue.Unfinished: stateUnfinished, queue.Dead: 
 
 // state is the expression of outrider_state. A claim does not change it, and so leaves its index alone.
 func (s *statements) state() string {
-	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.in(s.plain(s.layout.Columns.Status), s.unfinished()), stateUnfinished,
-		s.in(s.plain(s.layout.Columns.Status), s.layout.Dead()), stateDead)
+	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.In(s.plain(s.layout.Columns.Status), s.Unfinished()), stateUnfinished,
+		s.In(s.plain(s.layout.Columns.Status), s.layout.Dead()), stateDead)
 }
 
 // queued is the expression of outrider_queue.
 func (s *statements) queued() string {
-	return "CASE WHEN " + s.in(s.plain(s.layout.Columns.Status), s.unfinished()) + " THEN " + s.Group() + " END"
-}
-
-// statusValue is a status as the column has it.
-func (s *statements) statusValue(status string) string {
-	if s.columnOf(s.layout.Columns.Status).number() {
-		if n, err := strconv.ParseInt(status, 10, 64); err == nil && strconv.FormatInt(n, 10) == status {
-			return status
-		}
-	}
-	return my.Literal(status)
-}
-
-func (s *statements) unfinished() []string {
-	if !s.marks {
-		return s.layout.Statuses.Waiting()
-	}
-	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
+	return "CASE WHEN " + s.In(s.plain(s.layout.Columns.Status), s.Unfinished()) + " THEN " + s.Group() + " END"
 }
 
 // build makes the statements that read. Those that write are made in write_sql.go.
 func (s *statements) build() {
 	c := &s.layout.Columns
-	group, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
-	marked, token := "0", "0"
-	if s.marks {
-		marked, token = s.Statuses(s.layout.Statuses.Processing), my.Quote(claimColumn)
+	s.names = sqltext.Names{"table": s.name, "by_queue": s.pin(s.byQueue), "by_key": s.byKey(), "by_status": s.force(s.statusIndex()),
+		"queue": my.Quote(queueColumn), "created": my.Quote(c.Created), "key": my.Quote(c.Key), "claimed": raw(c.Claimed), "payload": my.Quote(c.Payload),
+		"wait": s.wait(), "marked": "0", "token": "0", "waiting": s.Statuses(s.layout.Statuses.Waiting()...), "locked": "",
+		"record": queue.Columns(s, s.layout, min(s.Of.MaxRow, queue.InlineBytes), "NULL", my.Quote(queueColumn))}
+	if s.Of.Marks {
+		s.names["marked"], s.names["token"], s.names["locked"] = s.Statuses(s.layout.Statuses.Processing), my.Quote(claimColumn), skipLocked
 	}
-	page := "SELECT " + strings.Join([]string{group, created, key, marked, raw(c.Claimed), s.wait(), token}, ", ") +
-		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + group
-	order := " ORDER BY " + group + ", " + created + ", " + key + " LIMIT ?"
-	s.page = page + " > ?" + order
-	s.pageOf = page + " = ? ORDER BY " + created + ", " + key + " LIMIT ?"
-	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
-
-	s.full = queue.Columns(s, s.layout, min(s.maxRow, queue.InlineBytes), "NULL", group)
-	s.payload = "SELECT " + my.Quote(c.Payload) + " FROM " + s.name + s.byKey() + " WHERE " + key + " = ?"
-	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + s.byKey() + " WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
-	if s.marks {
-		s.lock += skipLocked
-	}
+	const page = "SELECT {queue}, {created}, {key}, {marked}, {claimed}, {wait}, {token} FROM {table}{by_queue} WHERE {queue}"
+	s.behind = s.fill("({created} > {:created} OR {created} = {:created} AND {key} > {:key})") // two ranges of an index, which a comparison of rows is not
+	s.page = s.fill(page + " > {:queue} ORDER BY {queue}, {created}, {key} LIMIT {:limit}")
+	s.pageOf = s.fill(page + " = {:queue} ORDER BY {created}, {key} LIMIT {:limit}")
+	s.pageOn = s.fill(page+" = {:queue} AND ") + s.behind + s.fill(" ORDER BY {created}, {key} LIMIT {:limit}")
+	s.lock = s.fill("SELECT {record}, NOW(6) FROM {table}{by_key} WHERE {waiting} AND {key} IN ({:keys}){locked}")
+	s.payload = s.fill("SELECT {payload} FROM {table}{by_key} WHERE {key} = ?")
 	s.buildWrites()
 }
 
-// list is a list of placeholders.
-func list(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+// fill puts the table's names into a template.
+func (s *statements) fill(template string) string { return sqltext.Fill(template, s.names) }
 
 // precision is how many digits of a second a column of times has.
 func (s *statements) precision(column string) int {

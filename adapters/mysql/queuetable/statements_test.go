@@ -26,7 +26,7 @@ func TestStatements(t *testing.T) {
 	mapped := customLayout()
 	mapped.Tables = []Table{{Name: "`Out {Box}`"}}
 	for _, p := range append(layout.All(), &layout.Preset{Name: "custom", Queue: &mapped}) {
-		if p.Queue == nil || p.Queue.Fields != nil && p.Queue.Columns.Key == "" || validate(p.Queue) != nil {
+		if p.Queue == nil || p.Queue.Fields != nil && p.Queue.Columns.Key == "" || queue.Validate(p.Queue, "MySQL") != nil {
 			continue
 		}
 		types := defined(p.Queue)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -133,32 +134,26 @@ FROM information_schema.columns WHERE table_schema = `+t.at.In()+` AND table_nam
 	return all, rows.Err()
 }
 
-// layoutIn is the layout without columns that the table may lack.
-func (t *table) layoutIn(all map[string]column) *Layout {
-	return t.Layout.In(func(name string) bool { _, ok := all[strings.ToLower(name)]; return ok })
-}
-
 // checkColumns reports what is missing of what the application creates, and what is of a type that means something else.
 func (t *table) checkColumns(all map[string]column) error {
 	if len(all) == 0 {
 		return fmt.Errorf("table %s does not exist, or the user may not see it; create it with `outrider init`, grant SELECT on it, or correct its name or the database of the url", t.Name)
 	}
-	var errs []error
-	for _, c := range t.layoutIn(all).All() {
-		of, ok := all[strings.ToLower(c.Name)]
-		if !ok {
-			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.Name, c.Name, c.What))
-		} else if words, right := rightKind(c.What, of); !right {
-			errs = append(errs, fmt.Errorf("table %s: column %s (%s) is of the type %s; it must be %s", t.Name, c.Name, c.What, of.kind, words))
-		} else if c.What == "status" {
-			errs = append(errs, t.checkStatuses(of)...)
+	return queue.CheckColumns(t.Name, t.Layout, queue.Has(all), func(c layout.Named) error {
+		of := all[strings.ToLower(c.Name)]
+		if words, right := rightKind(c.What, of); !right {
+			return fmt.Errorf("table %s: column %s (%s) is of the type %s; it must be %s", t.Name, c.Name, c.What, of.kind, words)
 		}
-	}
-	return errors.Join(errs...)
+		if c.What == "status" {
+			return t.checkStatuses(of)
+		}
+		return nil
+	})
 }
 
 // checkStatuses reports the statuses that the column does not take. What a CHECK refuses is not seen here, but when it is written.
-func (t *table) checkStatuses(c column) (errs []error) {
+func (t *table) checkStatuses(c column) error {
+	var errs []error
 	for _, value := range t.Layout.Written() {
 		fits := c.length == 0 || int64(len(value)) <= c.length
 		if c.kind == "enum" {
@@ -169,7 +164,7 @@ func (t *table) checkStatuses(c column) (errs []error) {
 				t.Name, t.Layout.Columns.Status, value, c.whole))
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // rightKind reports whether a column may be of its type, and says of which types it may be. A statement compares what it was read as: that of

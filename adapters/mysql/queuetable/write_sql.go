@@ -2,47 +2,36 @@ package queuetable
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
-)
-
-// Statements that write name what they take: replaced by a placeholder, in the order in which they occur.
-const (
-	argAttempts = "{attempts}"
-	argError    = "{error}"
-	argDue      = "{due}"
-	argStamp    = "{stamp}"
-	argToken    = "{token}"
-	argClaimed  = "{claimed}"
-	argKeys     = "{keys}"
 )
 
 // changes writes the statements that write.
 func (s *statements) changes() *queue.Changes {
-	return &queue.Changes{Dialect: s, Layout: s.layout, Status: s.statusValue, Now: s.now, Kept: s.kept(), Attempts: argAttempts, Error: argError, Due: "NOW(6) + INTERVAL " + argDue + " MICROSECOND"}
+	return &queue.Changes{Dialect: s, Layout: s.layout, Status: s.Status, Now: s.now, Kept: s.kept(), Attempts: "{:attempts}", Error: "{:error}", Due: "NOW(6) + INTERVAL {:due} MICROSECOND"}
 }
 
 // buildWrites makes the statements that write.
 func (s *statements) buildWrites() {
-	c, st, changes := &s.layout.Columns, &s.layout.Statuses, s.changes()
-	keys, token := " WHERE "+my.Quote(c.Key)+" IN ("+argKeys+")", " AND "+my.Quote(claimColumn)+" = "+argToken
-	ours := keys + " AND " + s.Statuses(st.Waiting()...)
-	if s.marks {
-		s.take = changes.Take(changes.Set(c.Claimed, argStamp), changes.Set(claimColumn, argToken)) + ours
-		processing, claimed := " AND "+s.Statuses(st.Processing), " AND "+my.Quote(c.Claimed)+" = "+argClaimed
-		ours = keys + processing + token + claimed
-		s.renew = "UPDATE " + s.name + " SET " + changes.Set(c.Claimed, argStamp) + ours
+	c, changes := &s.layout.Columns, s.changes()
+	keys := s.fill(" WHERE {key} IN ({:keys})")
+	ours := keys + s.fill(" AND {waiting}")
+	if s.Of.Marks {
+		stamp, claimed, token := changes.Set(c.Claimed, "{:stamp}"), s.fill(" AND {marked} AND {claimed} = {:claimed}"), s.fill(" AND {token} = {:token}")
+		s.take = changes.Take(stamp, changes.Set(claimColumn, "{:token}")) + ours
+		ours = keys + claimed + token
+		s.renew = s.fill("UPDATE {table} SET ") + stamp + ours
 		if changes.Kept != "" {
-			s.renew = "UPDATE " + s.name + " SET " + changes.Set(c.Claimed, argStamp) + ", " + changes.Kept + ours
+			s.renew = s.fill("UPDATE {table} SET ") + stamp + ", " + changes.Kept + ours
 		}
-		s.back = changes.PutBack(changes.Set(claimColumn, "0")) + keys + processing + claimed
+		s.back = changes.PutBack(changes.Set(claimColumn, "0")) + keys + claimed
 		s.unclaim = s.back + token
 	}
 	s.Settles = changes.Settles(ours)
-	byKey := "SELECT " + my.Quote(c.Key) + " FROM " + s.name + s.byKey()
+	byKey := s.fill("SELECT {key} FROM {table}{by_key}")
 	s.still, s.free = byKey+ours, byKey+keys+skipLocked
 }
 
@@ -74,38 +63,7 @@ type values struct {
 	keys           []any
 }
 
-// bind replaces what a statement names by placeholders, and returns their values.
+// bind puts the values into a statement.
 func (v *values) bind(text string) (query string, args []any) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "{")
-		b.WriteString(before)
-		if !found {
-			return b.String(), args
-		}
-		name, after, _ := strings.Cut(rest, "}")
-		text = after
-		switch "{" + name + "}" {
-		case argAttempts:
-			args = append(args, v.attempts)
-		case argError:
-			args = append(args, v.err)
-		case argDue:
-			args = append(args, v.due)
-		case argStamp:
-			args = append(args, v.stamp)
-		case argToken:
-			args = append(args, v.token)
-		case argClaimed:
-			args = append(args, v.claimed)
-		case argKeys:
-			b.WriteString(list(len(v.keys)))
-			args = append(args, v.keys...)
-			continue
-		default: // a brace in a name or a status
-			b.WriteString("{" + name + "}")
-			continue
-		}
-		b.WriteString("?")
-	}
+	return sqltext.Bind(text, sqltext.Args{"attempts": v.attempts, "error": v.err, "due": v.due, "stamp": v.stamp, "token": v.token, "claimed": v.claimed, "keys": v.keys})
 }

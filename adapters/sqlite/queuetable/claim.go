@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -41,23 +42,22 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page, err error) {
 	err = lite.RetryBusy(ctx, func() error {
 		page = queue.Page{}
-		s, name := t.sql(), strings.TrimPrefix(from.ID, grouped)
-		switch {
+		switch s := t.sql(); {
 		case from.In && from.ID == queue.Alone:
-			err = t.entries(ctx, &page, s.aloneOn, pageRows, from.Created, from.Key)
+			err = t.entries(ctx, &page, s.aloneOn, from)
 		case from.In && from.Created == nil:
-			err = t.entries(ctx, &page, s.ofGroup, pageRows, name)
+			err = t.entries(ctx, &page, s.ofGroup, from)
 		case from.In:
-			err = t.entries(ctx, &page, s.ofGroupOn, pageRows, name, from.Created, from.Key)
+			err = t.entries(ctx, &page, s.ofGroupOn, from)
 		case from.ID == "":
-			if err = t.entries(ctx, &page, s.alone, pageRows); err == nil && len(page.Entries) < pageRows && s.group != "" {
-				err = t.entries(ctx, &page, s.groups, pageRows-len(page.Entries))
+			if err = t.entries(ctx, &page, s.alone, from); err == nil && len(page.Entries) < pageRows && s.group != "" {
+				err = t.entries(ctx, &page, s.groups, from)
 			}
 		case s.group == "":
 		case from.ID == queue.Alone:
-			err = t.entries(ctx, &page, s.groups, pageRows)
+			err = t.entries(ctx, &page, s.groups, from)
 		default:
-			err = t.entries(ctx, &page, s.groupsOn, pageRows, name)
+			err = t.entries(ctx, &page, s.groupsOn, from)
 		}
 		return err
 	})
@@ -65,8 +65,9 @@ func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page,
 	return page, err
 }
 
-// entries adds what a statement finds to a page.
-func (t *table) entries(ctx context.Context, page *queue.Page, query string, args ...any) error {
+// entries fills a page with what a statement finds.
+func (t *table) entries(ctx context.Context, page *queue.Page, text string, from queue.Position) error {
+	query, args := sqltext.Bind(text, sqltext.Args{"group": strings.TrimPrefix(from.ID, grouped), "created": from.Created, "key": from.Key, "limit": pageRows - len(page.Entries)})
 	rows, err := t.q.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -131,7 +132,8 @@ func (t *table) newer(ctx context.Context, s *statements) (ids []string, err err
 		t.seen = newest
 		return nil, nil
 	}
-	rows, err := t.q.db.QueryContext(ctx, s.newer, t.seen, newest, newerRows)
+	query, args := sqltext.Bind(s.newer, sqltext.Args{"seen": t.seen, "newest": newest, "limit": newerRows})
+	rows, err := t.q.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -178,15 +180,17 @@ func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (stamp time.Time,
 	s, now := t.sql(), t.q.nextStamp()
 	col := &s.layout.Columns
 	stamp = s.stamp(now)
-	stmt, err := t.tx.PrepareContext(ctx, s.take)
-	if err != nil {
-		return stamp, nil, err
-	}
-	defer func() { _ = stmt.Close() }() // the transaction has its errors
-	args := make([]any, settleArgs)
-	args[6], args[7] = s.timeValue(col.Updated, textTime, now), s.timeValue(col.Claimed, textStamp, stamp)
+	values := sqltext.Args{"updated": s.timeValue(col.Updated, textTime, now), "next": s.timeValue(col.Claimed, textStamp, stamp)}
+	var stmt *sql.Stmt
 	for i := range rows {
-		args[0] = rows[i].Key
+		values["key"] = rows[i].Key
+		query, args := sqltext.Bind(s.take, values)
+		if stmt == nil {
+			if stmt, err = t.tx.PrepareContext(ctx, query); err != nil {
+				return stamp, nil, err
+			}
+			defer func() { _ = stmt.Close() }() // the transaction has its errors
+		}
 		if _, err := stmt.ExecContext(ctx, args...); err != nil {
 			return stamp, nil, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -27,12 +28,6 @@ func newOperators(q *Queue, cfg *Config) queue.Operators {
 
 // Table implements [queue.Dialect]; so do the other methods.
 func (s *statements) Table() string { return s.name }
-
-// Layout is the layout without columns that the table may lack.
-func (s *statements) Layout() *Layout { return s.layout }
-
-// Quote quotes a column.
-func (s *statements) Quote(name string) string { return lite.Quote(name) }
 
 // Raw is a column as it is, whatever its type is called: the driver makes times of what is declared as one.
 func (s *statements) Raw(column string) string { return raw(column) }
@@ -62,11 +57,7 @@ func (s *statements) Group() string {
 
 // in is the condition that a row has one of the statuses. An index has it word for word.
 func (s *statements) in(statuses []string) string {
-	values := make([]string, len(statuses))
-	for i, status := range statuses {
-		values[i] = s.value(status)
-	}
-	return lite.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
+	return s.In(lite.Quote(s.layout.Columns.Status), statuses)
 }
 
 // Statuses is the same condition where no index is to be used for it.
@@ -87,7 +78,7 @@ func (s *statements) aged(state queue.State) (*index, []string) {
 		return s.byDone, []string{s.layout.Statuses.Done}
 	case queue.Unfinished:
 	}
-	return s.byAge, s.unfinished()
+	return s.byAge, s.Unfinished()
 }
 
 // Lacks names the index, where it is missing.
@@ -103,13 +94,13 @@ func (s *statements) SkipLocked() string { return "" }
 
 // Grouped are the unfinished rows of a group.
 func (s *statements) Grouped() string {
-	return "FROM " + s.name + s.byGroup.pin() + " WHERE " + s.group + " = ? AND " + s.in(s.unfinished())
+	return "FROM " + s.name + s.byGroup.pin() + " WHERE " + s.group + " = ? AND " + s.in(s.Unfinished())
 }
 
 // After is the condition that a row comes after a position in the order of age.
 func (s *statements) After(at adapters.DeadKey) queue.Statement {
-	c := &s.layout.Columns
-	return queue.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{s.typed(c.Created, at.Created), s.Key(at.Key)}}
+	text, args := sqltext.Bind(s.behind, sqltext.Args{"created": s.typed(s.layout.Columns.Created, at.Created), "key": s.Key(at.Key)})
+	return queue.Statement{Text: text, Args: args}
 }
 
 // GroupName is the group as it is.
@@ -210,5 +201,5 @@ func (s *statements) Redrive() queue.Statement {
 		return literal(now.UTC().Format(textTime))
 	}
 	changes := s.changes()
-	return queue.Statement{Text: changes.Update(s.value(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"), changes.Set(c.NextAttempt, at(c.NextAttempt)), changes.Set(c.Updated, at(c.Updated)))}
+	return queue.Statement{Text: changes.Update(s.Status(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"), changes.Set(c.NextAttempt, at(c.NextAttempt)), changes.Set(c.Updated, at(c.Updated)))}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -30,11 +31,13 @@ func (q *Queue) renew(ctx context.Context, rows []*settled) error {
 func renew(ctx context.Context, tx *sql.Tx, r *settled, was time.Time) (ok bool, err error) {
 	s := r.Table.sql()
 	if !r.Table.Marks {
-		err = tx.QueryRowContext(ctx, s.waits, r.Lease.Key).Scan(&ok)
+		query, args := sqltext.Bind(s.waits, sqltext.Args{"key": r.Lease.Key})
+		err = tx.QueryRowContext(ctx, query, args...).Scan(&ok)
 		return ok, err
 	}
 	c := s.layout.Columns.Claimed
-	result, err := tx.ExecContext(ctx, s.renew, r.Lease.Key, s.timeValue(c, textStamp, was), nil, nil, nil, nil, nil, s.timeValue(c, textStamp, r.Lease.Stamp))
+	query, args := sqltext.Bind(s.renew, sqltext.Args{"key": r.Lease.Key, "stamp": s.timeValue(c, textStamp, was), "next": s.timeValue(c, textStamp, r.Lease.Stamp)})
+	result, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return false, err
 	}
@@ -82,7 +85,8 @@ func (t *table) recover(ctx context.Context, tx *sql.Tx, held func(key string) b
 		if m.since.IsZero() || time.Since(m.since) < t.q.timeout || held(s.KeyText(m.key)) {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, s.recover, m.key, nil, nil, nil, nil, nil, s.timeValue(t.Layout.Columns.Updated, textTime, time.Now())); err != nil {
+		query, args := sqltext.Bind(s.recover, sqltext.Args{"key": m.key, "updated": s.timeValue(t.Layout.Columns.Updated, textTime, time.Now())})
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return 0, err
 		}
 		n++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
@@ -79,7 +80,7 @@ func InitSQL(l Layout, createTables bool, tables ...Table) string {
 // sentence for each thing that it created or found. An index that is not as it is wanted is made anew; writers
 // wait meanwhile, seconds for a million rows.
 func Init(ctx context.Context, db *sql.DB, l Layout, createTables bool, tables ...Table) (done []string, err error) {
-	if err := validate(&l); err != nil {
+	if err := queue.Validate(&l, "SQLite"); err != nil {
 		return nil, fmt.Errorf("sqlite queue: layout: %w", err)
 	}
 	if err := lite.UseWAL(ctx, db); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -52,18 +53,16 @@ func TestG8_ClaimsAreFlatBesideFinishedRows(t *testing.T) {
 	rows := e.finished(t, 200_000)
 	e.exec("ANALYZE")
 	s := e.statements(e.tables[0])
-	for name, st := range map[string]struct {
-		text string
-		args []any
-		by   string
-	}{
-		"rows in no order": {s.alone, []any{1}, s.byGroup.name}, "next rows": {s.aloneOn, []any{1, "2020", "x"}, s.byGroup.name},
-		"groups": {s.groups, []any{1}, s.byGroup.name}, "next groups": {s.groupsOn, []any{1, "a"}, s.byGroup.name},
-		"a group": {s.ofGroup, []any{1, "a1"}, s.byGroup.name}, "its next rows": {s.ofGroupOn, []any{1, "a1", "2020", "x"}, s.byGroup.name},
-		"newer": {s.newer, []any{1, 2, 3}, "INTEGER PRIMARY KEY"}, "chosen rows": {strings.Replace(s.read, "%s", "?, ?", 1), []any{"k", "l"}, "autoindex"},
-		"done": {s.Done, []any{"k", nil, 0, nil, nil, "now", "now", nil}, "autoindex"}, "retry": {s.Retry, []any{"k", nil, 0, "e", nil, "now", "now", nil}, "autoindex"},
+	given := sqltext.Args{"limit": 1, "group": "a1", "created": "2020", "key": "x", "keys": []any{"k", "l"}, "seen": 1, "newest": 2, "attempts": 0, "error": "e", "due": nil, "stamp": nil, "done": "now", "updated": "now"}
+	for name, st := range map[string]struct{ text, by string }{
+		"rows in no order": {s.alone, s.byGroup.name}, "next rows": {s.aloneOn, s.byGroup.name},
+		"groups": {s.groups, s.byGroup.name}, "next groups": {s.groupsOn, s.byGroup.name},
+		"a group": {s.ofGroup, s.byGroup.name}, "its next rows": {s.ofGroupOn, s.byGroup.name},
+		"newer": {s.newer, "INTEGER PRIMARY KEY"}, "chosen rows": {s.read, "autoindex"},
+		"done": {s.Done, "autoindex"}, "retry": {s.Retry, "autoindex"},
 	} {
-		plan := e.plan(st.text, st.args...)
+		query, args := sqltext.Bind(st.text, given)
+		plan := e.plan(query, args...)
 		if !strings.Contains(plan, st.by) || strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("%s, by %s:\n%s", name, st.by, plan)
 		}

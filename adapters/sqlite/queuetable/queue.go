@@ -73,7 +73,7 @@ var _ adapters.OperatorQueue = (*Queue)(nil)
 
 // New returns a queue. It checks the configuration and reads nothing: [Queue.Check] does.
 func New(cfg Config) (*Queue, error) {
-	if err := validate(&cfg.Layout); err != nil {
+	if err := queue.Validate(&cfg.Layout, "SQLite"); err != nil {
 		return nil, fmt.Errorf("sqlite queue: layout: %w", err)
 	}
 	if cfg.Batch < 0 || cfg.Timeout < 0 {

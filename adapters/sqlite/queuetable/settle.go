@@ -8,6 +8,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
@@ -32,7 +33,7 @@ func (s *settling) run(tx *sql.Tx) error {
 	deleted := map[*table]bool{}
 	for _, r := range s.rows {
 		r.Done = false
-		text, args := r.Table.sql().settle(r, s.now)
+		text, values := r.Table.sql().settle(r, s.now)
 		if text == "" {
 			r.Done = true
 			continue
@@ -46,13 +47,14 @@ func (s *settling) run(tx *sql.Tx) error {
 				continue
 			}
 		}
-		stmt := stmts[text]
+		query, args := sqltext.Bind(text, values)
+		stmt := stmts[query]
 		if stmt == nil {
 			var err error
-			if stmt, err = tx.PrepareContext(ctx, text); err != nil {
+			if stmt, err = tx.PrepareContext(ctx, query); err != nil {
 				return err
 			}
-			stmts[text] = stmt
+			stmts[query] = stmt
 		}
 		result, err := stmt.ExecContext(ctx, args...)
 		if err != nil {
@@ -76,7 +78,7 @@ func (s *settling) keepNewest(ctx context.Context, tx *sql.Tx, tables map[*table
 			continue
 		}
 		var newest int64
-		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(_rowid_), 0) FROM "+lite.Quote(t.name)).Scan(&newest); err != nil {
+		if err := tx.QueryRowContext(ctx, t.sql().newest).Scan(&newest); err != nil {
 			return err
 		}
 		if known := t.deleted.Load(); known == unread || newest < known {
@@ -104,7 +106,7 @@ func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpo
 }
 
 // settle is the statement for an effect; empty: there is nothing to write.
-func (s *statements) settle(r *settled, now time.Time) (text string, args []any) {
+func (s *statements) settle(r *settled, now time.Time) (text string, values sqltext.Args) {
 	c, message, due := &s.layout.Columns, any(nil), any(nil)
 	switch r.Effect.Change {
 	case queue.Done:
@@ -122,6 +124,6 @@ func (s *statements) settle(r *settled, now time.Time) (text string, args []any)
 	if r.Effect.Error != "" {
 		message = r.Effect.Error
 	}
-	return text, []any{r.Lease.Key, s.timeValue(c.Claimed, textStamp, r.Lease.Stamp), r.Effect.Attempts, message, due,
-		s.timeValue(c.Done, textTime, now), s.timeValue(c.Updated, textTime, now), nil}
+	return text, sqltext.Args{"key": r.Lease.Key, "stamp": s.timeValue(c.Claimed, textStamp, r.Lease.Stamp), "attempts": r.Effect.Attempts, "error": message, "due": due,
+		"done": s.timeValue(c.Done, textTime, now), "updated": s.timeValue(c.Updated, textTime, now)}
 }

@@ -1,23 +1,21 @@
 package queuetable
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // statements are the statements for one table. Nothing here does I/O.
 type statements struct {
+	queue.Described
 	name    string // quoted
-	table   string // not quoted
 	layout  *Layout
 	types   map[string]string // declared, by column in lower case
-	kind    string
-	maxRow  int64
-	rowless bool // WITHOUT ROWID
-	marks   bool // as the table's
+	rowless bool              // WITHOUT ROWID
+	names   sqltext.Names
 
 	group string // expression of a row's group, NULL: the row is in no order; "": no row has one
 
@@ -28,7 +26,8 @@ type statements struct {
 	alone, aloneOn                     string // pages: of rows in no order, behind one
 	groups, groupsOn                   string // of groups, behind one
 	ofGroup, ofGroupOn                 string // of one group, behind a row
-	read, payload                      string // what was chosen; the keys follow
+	behind                             string // the condition for a row that comes behind another one by age
+	read, payload                      string // what was chosen
 	take, renew, stuck, waits, recover string
 	queue.Settles
 }
@@ -48,7 +47,9 @@ func (i *index) pin() string {
 }
 
 func newStatements(t *table, types map[string]string) *statements {
-	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layoutIn(types), types: types, kind: t.Kind, maxRow: t.MaxRow, marks: t.Marks}
+	s := &statements{name: lite.Quote(t.name), layout: t.Layout.In(queue.Has(types)), types: types}
+	s.Described = queue.Described{Of: t.Table, Quoted: lite.Quote, Literal: literal, Number: func(column string) bool { return s.affinity(column) != affinityText }}
+	s.Of.Layout = s.layout
 	c := &t.Layout.Columns
 	if c.Group != "" {
 		s.group = "CAST(" + lite.Quote(c.Group) + " AS TEXT)"
@@ -65,9 +66,9 @@ func newStatements(t *table, types map[string]string) *statements {
 	}
 	order := lite.Quote(c.Created) + ", " + lite.Quote(c.Key)
 	if s.group != "" {
-		s.byGroup = s.newIndex("group", s.group+", "+order, s.unfinished())
+		s.byGroup = s.newIndex("group", s.group+", "+order, s.Unfinished())
 	}
-	s.byAge = s.newIndex("age", order, s.unfinished())
+	s.byAge = s.newIndex("age", order, s.Unfinished())
 	if t.Marks {
 		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.Layout.Statuses.Processing})
 	}
@@ -79,7 +80,7 @@ func newStatements(t *table, types map[string]string) *statements {
 }
 
 func (s *statements) newIndex(what, columns string, statuses []string) *index {
-	i := &index{name: s.table + "_outrider_" + what + "_idx"}
+	i := &index{name: s.Of.Name + "_outrider_" + what + "_idx"}
 	i.create = "CREATE INDEX IF NOT EXISTS " + lite.Quote(i.name) + " ON " + s.name + " (" + columns + ") WHERE " + s.in(statuses)
 	return i
 }
@@ -100,52 +101,39 @@ func (s *statements) affinity(column string) affinity {
 	return affinityOf(s.types[strings.ToLower(column)])
 }
 
-// value is a status as the column has it.
-func (s *statements) value(status string) string {
-	if s.affinity(s.layout.Columns.Status) != affinityText {
-		if n, err := strconv.ParseInt(status, 10, 64); err == nil && strconv.FormatInt(n, 10) == status {
-			return status
-		}
-	}
-	return literal(status)
-}
-
-func (s *statements) unfinished() []string {
-	if !s.marks {
-		return s.layout.Statuses.Waiting()
-	}
-	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
-}
-
 // build makes the statements that read. Those that write are made in write_sql.go.
 func (s *statements) build() {
 	c := &s.layout.Columns
-	created, key := lite.Quote(c.Created), lite.Quote(c.Key)
-	s.newest = "SELECT coalesce(max(_rowid_), 0) FROM " + s.name
-	s.newer = "SELECT _rowid_, " + s.Group() + " FROM " + s.name +
-		" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND " + s.Statuses(s.layout.Statuses.Waiting()...) + " ORDER BY _rowid_ LIMIT ?3"
-
-	marked, pin, alone := "0", s.byAge.pin(), ""
-	if s.marks {
-		marked = s.Statuses(s.layout.Statuses.Processing)
+	s.names = sqltext.Names{"table": s.name, "created": lite.Quote(c.Created), "key": lite.Quote(c.Key), "claimed": lite.Quote(c.Claimed), "payload": lite.Quote(c.Payload),
+		"group": s.Group(), "pin": s.byAge.pin(), "alone": "", "marked": "0", "unfinished": s.in(s.Unfinished()), "waiting": s.Statuses(s.layout.Statuses.Waiting()...),
+		"raw_created": raw(c.Created), "raw_key": raw(c.Key), "raw_claimed": raw(c.Claimed), "raw_next": raw(c.NextAttempt),
+		"record": queue.Columns(s, s.layout, min(s.Of.MaxRow, queue.InlineBytes), "NULL", s.Group())}
+	if s.Of.Marks {
+		s.names["marked"] = s.Statuses(s.layout.Statuses.Processing)
 	}
 	if s.group != "" {
-		pin, alone = s.byGroup.pin(), s.group+" IS NULL AND "
+		s.names["pin"], s.names["alone"] = s.byGroup.pin(), s.group+" IS NULL AND "
 	}
-	page := "SELECT " + strings.Join([]string{s.Group(), raw(c.Created), raw(c.Key), marked, raw(c.Claimed), raw(c.NextAttempt)}, ", ") +
-		" FROM " + s.name + pin + " WHERE "
-	unfinished, order := s.in(s.unfinished()), " ORDER BY "+created+", "+key+" LIMIT ?1"
-	s.alone = page + alone + unfinished + order
-	s.aloneOn = page + alone + unfinished + " AND (" + created + ", " + key + ") > (?2, ?3)" + order
-	if s.group != "" {
-		byGroup := " AND " + unfinished + " ORDER BY " + s.group + ", " + created + ", " + key + " LIMIT ?1"
-		s.groups, s.groupsOn = page+s.group+" IS NOT NULL"+byGroup, page+s.group+" > ?2"+byGroup
-		s.ofGroup = page + s.group + " = ?2 AND " + unfinished + order
-		s.ofGroupOn = page + s.group + " = ?2 AND " + unfinished + " AND (" + created + ", " + key + ") > (?3, ?4)" + order
-	}
+	s.newest = s.fill("SELECT coalesce(max(_rowid_), 0) FROM {table}")
+	s.newer = s.fill("SELECT _rowid_, {group} FROM {table} NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND {waiting} ORDER BY _rowid_ LIMIT {:limit}")
 
-	s.read = "SELECT " + queue.Columns(s, s.layout, min(s.maxRow, queue.InlineBytes), "NULL", s.Group()) + " FROM " + s.name +
-		" WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
-	s.payload = "SELECT " + lite.Quote(c.Payload) + " FROM " + s.name + " WHERE " + key + " = ?"
+	const (
+		page  = "SELECT {group}, {raw_created}, {raw_key}, {marked}, {raw_claimed}, {raw_next} FROM {table}{pin} WHERE "
+		order = " ORDER BY {created}, {key} LIMIT {:limit}"
+	)
+	s.behind = s.fill("({created}, {key}) > ({:created}, {:key})")
+	s.alone = s.fill(page + "{alone}{unfinished}" + order)
+	s.aloneOn = s.fill(page+"{alone}{unfinished} AND ") + s.behind + s.fill(order)
+	if s.group != "" {
+		const byGroup = " AND {unfinished} ORDER BY {group}, {created}, {key} LIMIT {:limit}"
+		s.groups, s.groupsOn = s.fill(page+"{group} IS NOT NULL"+byGroup), s.fill(page+"{group} > {:group}"+byGroup)
+		s.ofGroup = s.fill(page + "{group} = {:group} AND {unfinished}" + order)
+		s.ofGroupOn = s.fill(page+"{group} = {:group} AND {unfinished} AND ") + s.behind + s.fill(order)
+	}
+	s.read = s.fill("SELECT {record} FROM {table} WHERE {waiting} AND {key} IN ({:keys})")
+	s.payload = s.fill("SELECT {payload} FROM {table} WHERE {key} = ?")
 	s.buildWrites()
 }
+
+// fill puts the table's names into a template.
+func (s *statements) fill(template string) string { return sqltext.Fill(template, s.names) }

@@ -27,7 +27,7 @@ func TestStatements(t *testing.T) {
 	mapped := customLayout()
 	mapped.Tables = []Table{{Name: `Out "{Box}"`}}
 	for _, p := range append(layout.All(), &layout.Preset{Name: "custom", Queue: &mapped}) {
-		if p.Queue == nil || validate(p.Queue) != nil {
+		if p.Queue == nil || queue.Validate(p.Queue, "SQLite") != nil {
 			continue
 		}
 		types := defined(p.Queue)

@@ -123,23 +123,12 @@ func (t *table) columns(ctx context.Context, db querier) (map[string]string, err
 	return types, rows.Err()
 }
 
-// layoutIn is the layout without columns that the table may lack.
-func (t *table) layoutIn(types map[string]string) *Layout {
-	return t.Layout.In(func(name string) bool { _, ok := types[strings.ToLower(name)]; return ok })
-}
-
 // checkColumns reports what is missing.
 func (t *table) checkColumns(types map[string]string) error {
 	if len(types) == 0 {
 		return fmt.Errorf("table %s does not exist; create it with `outrider init`, or correct its name or the path of the database", t.name)
 	}
-	var errs []error
-	for _, c := range t.layoutIn(types).All() {
-		if _, ok := types[strings.ToLower(c.Name)]; !ok {
-			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.name, c.Name, c.What))
-		}
-	}
-	return errors.Join(errs...)
+	return queue.CheckColumns(t.name, t.Layout, queue.Has(types), nil)
 }
 
 // hasIndex reports whether an index is there as it is wanted.

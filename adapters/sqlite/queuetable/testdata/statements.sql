@@ -1,50 +1,48 @@
 -- # flowcatalyst
 -- name
 "outbox_events"
--- table
-outbox_events
--- kind
-EVENT
 -- group
 (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "outbox_events"
 -- newer
-SELECT _rowid_, (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY FROM "outbox_events" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"status" IN ('PENDING') ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY FROM "outbox_events" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"status" IN ('PENDING') ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'PROCESSING') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'PROCESSING') ORDER BY "created_at", "id" LIMIT {:limit}
 -- aloneOn
-SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'PROCESSING') AND ("created_at", "id") > (?2, ?3) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'PROCESSING') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
 -- groups
-SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY IS NOT NULL AND "status" IN ('PENDING', 'PROCESSING') ORDER BY (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY IS NOT NULL AND "status" IN ('PENDING', 'PROCESSING') ORDER BY (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- groupsOn
-SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY > ?2 AND "status" IN ('PENDING', 'PROCESSING') ORDER BY (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY > {:group} AND "status" IN ('PENDING', 'PROCESSING') ORDER BY (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- ofGroup
-SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY = ?2 AND "status" IN ('PENDING', 'PROCESSING') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY = {:group} AND "status" IN ('PENDING', 'PROCESSING') ORDER BY "created_at", "id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY = ?2 AND "status" IN ('PENDING', 'PROCESSING') AND ("created_at", "id") > (?3, ?4) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('PROCESSING'), +"processed_at", NULL FROM "outbox_events" INDEXED BY "outbox_events_outrider_group_idx" WHERE (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY = {:group} AND "status" IN ('PENDING', 'PROCESSING') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
+-- behind
+("created_at", "id") > ({:created}, {:key})
 -- read
-SELECT +"id", +"created_at", NULL, NULL, CAST(coalesce("retry_count", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("type") > 1024 THEN SUBSTR("type", 1, 1024 + 1) ELSE "type" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY FROM "outbox_events" WHERE +"status" IN ('PENDING') AND "id" IN (%s)
+SELECT +"id", +"created_at", NULL, NULL, CAST(coalesce("retry_count", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("type") > 1024 THEN SUBSTR("type", 1, 1024 + 1) ELSE "type" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (coalesce(CAST("message_group" AS TEXT), 'default')) COLLATE BINARY FROM "outbox_events" WHERE +"status" IN ('PENDING') AND "id" IN ({:keys})
 -- payload
 SELECT "payload" FROM "outbox_events" WHERE "id" = ?
 -- take
-UPDATE "outbox_events" SET "status" = 'PROCESSING', "processed_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('PENDING')
+UPDATE "outbox_events" SET "status" = 'PROCESSING', "processed_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('PENDING')
 -- renew
-UPDATE "outbox_events" SET "processed_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('PROCESSING') AND "processed_at" = ?2
+UPDATE "outbox_events" SET "processed_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('PROCESSING') AND "processed_at" = {:stamp}
 -- stuck
 SELECT +"id", +"processed_at" FROM "outbox_events" INDEXED BY "outbox_events_outrider_held_idx" WHERE "status" IN ('PROCESSING')
 -- waits
-SELECT count(*) FROM "outbox_events" WHERE "id" = ?1 AND +"status" IN ('PROCESSING') AND "processed_at" = ?2
+SELECT count(*) FROM "outbox_events" WHERE "id" = {:key} AND +"status" IN ('PROCESSING') AND "processed_at" = {:stamp}
 -- recover
-UPDATE "outbox_events" SET "status" = 'PENDING' WHERE "id" = ?1 AND +"status" IN ('PROCESSING')
+UPDATE "outbox_events" SET "status" = 'PENDING' WHERE "id" = {:key} AND +"status" IN ('PROCESSING')
 -- Done
-UPDATE "outbox_events" SET "status" = 'COMPLETED', "processed_at" = ?6, "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('PROCESSING') AND "processed_at" = ?2
+UPDATE "outbox_events" SET "status" = 'COMPLETED', "processed_at" = {:done}, "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('PROCESSING') AND "processed_at" = {:stamp}
 -- Retry
-UPDATE "outbox_events" SET "status" = 'PENDING', "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('PROCESSING') AND "processed_at" = ?2
+UPDATE "outbox_events" SET "status" = 'PENDING', "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('PROCESSING') AND "processed_at" = {:stamp}
 -- Put
-UPDATE "outbox_events" SET "status" = 'PENDING', "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('PROCESSING') AND "processed_at" = ?2
+UPDATE "outbox_events" SET "status" = 'PENDING', "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('PROCESSING') AND "processed_at" = {:stamp}
 -- Dead FAILED
-UPDATE "outbox_events" SET "status" = 'FAILED', "error_message" = ?4, "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('PROCESSING') AND "processed_at" = ?2
+UPDATE "outbox_events" SET "status" = 'FAILED', "error_message" = {:error}, "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('PROCESSING') AND "processed_at" = {:stamp}
 -- Redrive
 UPDATE "outbox_events" SET "status" = 'PENDING', "retry_count" = 0
 -- Grouped
@@ -68,56 +66,56 @@ CREATE INDEX IF NOT EXISTS "outbox_events_outrider_dead_idx" ON "outbox_events" 
 -- # flowcatalyst-v2
 -- name
 "outbox_messages"
--- table
-outbox_messages
 -- group
 (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "outbox_messages"
 -- newer
-SELECT _rowid_, (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY FROM "outbox_messages" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"status" IN ('0') ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY FROM "outbox_messages" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"status" IN ('0') ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('0', '9') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('0', '9') ORDER BY "created_at", "id" LIMIT {:limit}
 -- aloneOn
-SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('0', '9') AND ("created_at", "id") > (?2, ?3) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('0', '9') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
 -- groups
-SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('0', '9') ORDER BY (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('0', '9') ORDER BY (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- groupsOn
-SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY > ?2 AND "status" IN ('0', '9') ORDER BY (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY > {:group} AND "status" IN ('0', '9') ORDER BY (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- ofGroup
-SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('0', '9') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('0', '9') ORDER BY "created_at", "id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('0', '9') AND ("created_at", "id") > (?3, ?4) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('9'), +"updated_at", NULL FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('0', '9') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
+-- behind
+("created_at", "id") > ({:created}, {:key})
 -- read
-SELECT +"id", +"created_at", NULL, NULL, CAST(coalesce("retry_count", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("type") > 1024 THEN SUBSTR("type", 1, 1024 + 1) ELSE "type" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY FROM "outbox_messages" WHERE +"status" IN ('0') AND "id" IN (%s)
+SELECT +"id", +"created_at", NULL, NULL, CAST(coalesce("retry_count", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("type") > 1024 THEN SUBSTR("type", 1, 1024 + 1) ELSE "type" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(CAST("message_group" AS TEXT), '')) COLLATE BINARY FROM "outbox_messages" WHERE +"status" IN ('0') AND "id" IN ({:keys})
 -- payload
 SELECT "payload" FROM "outbox_messages" WHERE "id" = ?
 -- take
-UPDATE "outbox_messages" SET "status" = '9', "updated_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('0')
+UPDATE "outbox_messages" SET "status" = '9', "updated_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('0')
 -- renew
-UPDATE "outbox_messages" SET "updated_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "updated_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- stuck
 SELECT +"id", +"updated_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_held_idx" WHERE "status" IN ('9')
 -- waits
-SELECT count(*) FROM "outbox_messages" WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+SELECT count(*) FROM "outbox_messages" WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- recover
-UPDATE "outbox_messages" SET "status" = '0', "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9')
+UPDATE "outbox_messages" SET "status" = '0', "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9')
 -- Done
-DELETE FROM "outbox_messages" WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+DELETE FROM "outbox_messages" WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Retry
-UPDATE "outbox_messages" SET "status" = '0', "error_message" = ?4, "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '0', "error_message" = {:error}, "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Put
-UPDATE "outbox_messages" SET "status" = '0', "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '0', "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Dead 2
-UPDATE "outbox_messages" SET "status" = '2', "error_message" = ?4, "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '2', "error_message" = {:error}, "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Dead 3
-UPDATE "outbox_messages" SET "status" = '3', "error_message" = ?4, "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '3', "error_message" = {:error}, "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Dead 4
-UPDATE "outbox_messages" SET "status" = '4', "error_message" = ?4, "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '4', "error_message" = {:error}, "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Dead 5
-UPDATE "outbox_messages" SET "status" = '5', "error_message" = ?4, "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '5', "error_message" = {:error}, "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Dead 6
-UPDATE "outbox_messages" SET "status" = '6', "error_message" = ?4, "retry_count" = ?3, "updated_at" = ?7 WHERE "id" = ?1 AND +"status" IN ('9') AND "updated_at" = ?2
+UPDATE "outbox_messages" SET "status" = '6', "error_message" = {:error}, "retry_count" = {:attempts}, "updated_at" = {:updated} WHERE "id" = {:key} AND +"status" IN ('9') AND "updated_at" = {:stamp}
 -- Redrive
 UPDATE "outbox_messages" SET "status" = '0', "retry_count" = 0, "updated_at" = <now>
 -- Grouped
@@ -141,48 +139,48 @@ CREATE INDEX IF NOT EXISTS "outbox_messages_outrider_dead_idx" ON "outbox_messag
 -- # talkie
 -- name
 "outbox"
--- table
-outbox
 -- group
 (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "outbox"
 -- newer
-SELECT _rowid_, (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY FROM "outbox" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"status" IN ('pending', 'failed') ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY FROM "outbox" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"status" IN ('pending', 'failed') ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'failed', 'publishing') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'failed', 'publishing') ORDER BY "created_at", "id" LIMIT {:limit}
 -- aloneOn
-SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'failed', 'publishing') AND ("created_at", "id") > (?2, ?3) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'failed', 'publishing') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
 -- groups
-SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('pending', 'failed', 'publishing') ORDER BY (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('pending', 'failed', 'publishing') ORDER BY (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- groupsOn
-SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY > ?2 AND "status" IN ('pending', 'failed', 'publishing') ORDER BY (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY > {:group} AND "status" IN ('pending', 'failed', 'publishing') ORDER BY (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- ofGroup
-SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('pending', 'failed', 'publishing') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('pending', 'failed', 'publishing') ORDER BY "created_at", "id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('pending', 'failed', 'publishing') AND ("created_at", "id") > (?3, ?4) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('publishing'), +"last_attempt_at", +"next_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_group_idx" WHERE (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('pending', 'failed', 'publishing') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
+-- behind
+("created_at", "id") > ({:created}, {:key})
 -- read
-SELECT +"id", +"created_at", NULL, +"next_attempt_at", CAST(coalesce("retry_count", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("topic") > 1024 THEN SUBSTR("topic", 1, 1024 + 1) ELSE "topic" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload_json") > 32768 THEN NULL ELSE "payload_json" END, CASE WHEN OCTET_LENGTH("payload_json") > 32768 THEN OCTET_LENGTH("payload_json") ELSE 0 END, (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, CASE WHEN OCTET_LENGTH("job_id") > 1024 THEN SUBSTR("job_id", 1, 1024 + 1) ELSE "job_id" END FROM "outbox" WHERE +"status" IN ('pending', 'failed') AND "id" IN (%s)
+SELECT +"id", +"created_at", NULL, +"next_attempt_at", CAST(coalesce("retry_count", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("topic") > 1024 THEN SUBSTR("topic", 1, 1024 + 1) ELSE "topic" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload_json") > 32768 THEN NULL ELSE "payload_json" END, CASE WHEN OCTET_LENGTH("payload_json") > 32768 THEN OCTET_LENGTH("payload_json") ELSE 0 END, (nullif(CAST("key" AS TEXT), '')) COLLATE BINARY, CASE WHEN OCTET_LENGTH("job_id") > 1024 THEN SUBSTR("job_id", 1, 1024 + 1) ELSE "job_id" END FROM "outbox" WHERE +"status" IN ('pending', 'failed') AND "id" IN ({:keys})
 -- payload
 SELECT "payload_json" FROM "outbox" WHERE "id" = ?
 -- take
-UPDATE "outbox" SET "status" = 'publishing', "last_attempt_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('pending', 'failed')
+UPDATE "outbox" SET "status" = 'publishing', "last_attempt_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('pending', 'failed')
 -- renew
-UPDATE "outbox" SET "last_attempt_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('publishing') AND "last_attempt_at" = ?2
+UPDATE "outbox" SET "last_attempt_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('publishing') AND "last_attempt_at" = {:stamp}
 -- stuck
 SELECT +"id", +"last_attempt_at" FROM "outbox" INDEXED BY "outbox_outrider_held_idx" WHERE "status" IN ('publishing')
 -- waits
-SELECT count(*) FROM "outbox" WHERE "id" = ?1 AND +"status" IN ('publishing') AND "last_attempt_at" = ?2
+SELECT count(*) FROM "outbox" WHERE "id" = {:key} AND +"status" IN ('publishing') AND "last_attempt_at" = {:stamp}
 -- recover
-UPDATE "outbox" SET "status" = CASE WHEN CAST(coalesce("retry_count", 0) AS INTEGER) > 0 THEN 'failed' ELSE 'pending' END WHERE "id" = ?1 AND +"status" IN ('publishing')
+UPDATE "outbox" SET "status" = CASE WHEN CAST(coalesce("retry_count", 0) AS INTEGER) > 0 THEN 'failed' ELSE 'pending' END WHERE "id" = {:key} AND +"status" IN ('publishing')
 -- Done
-UPDATE "outbox" SET "status" = 'published', "published_at" = ?6, "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('publishing') AND "last_attempt_at" = ?2
+UPDATE "outbox" SET "status" = 'published', "published_at" = {:done}, "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('publishing') AND "last_attempt_at" = {:stamp}
 -- Retry
-UPDATE "outbox" SET "status" = 'failed', "last_error" = ?4, "next_attempt_at" = COALESCE(?5, "next_attempt_at"), "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('publishing') AND "last_attempt_at" = ?2
+UPDATE "outbox" SET "status" = 'failed', "last_error" = {:error}, "next_attempt_at" = COALESCE({:due}, "next_attempt_at"), "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('publishing') AND "last_attempt_at" = {:stamp}
 -- Put
-UPDATE "outbox" SET "status" = CASE WHEN ?3 > 0 THEN 'failed' ELSE 'pending' END, "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('publishing') AND "last_attempt_at" = ?2
+UPDATE "outbox" SET "status" = CASE WHEN {:attempts} > 0 THEN 'failed' ELSE 'pending' END, "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('publishing') AND "last_attempt_at" = {:stamp}
 -- Dead dead_lettered
-UPDATE "outbox" SET "status" = 'dead_lettered', "last_error" = ?4, "next_attempt_at" = COALESCE(?5, "next_attempt_at"), "retry_count" = ?3 WHERE "id" = ?1 AND +"status" IN ('publishing') AND "last_attempt_at" = ?2
+UPDATE "outbox" SET "status" = 'dead_lettered', "last_error" = {:error}, "next_attempt_at" = COALESCE({:due}, "next_attempt_at"), "retry_count" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('publishing') AND "last_attempt_at" = {:stamp}
 -- Redrive
 UPDATE "outbox" SET "status" = 'pending', "retry_count" = 0, "next_attempt_at" = <now>
 -- Grouped
@@ -206,48 +204,48 @@ CREATE INDEX IF NOT EXISTS "outbox_outrider_dead_idx" ON "outbox" ("created_at",
 -- # open-outbox
 -- name
 "openoutbox_events"
--- table
-openoutbox_events
 -- group
 (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "openoutbox_events"
 -- newer
-SELECT _rowid_, (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY FROM "openoutbox_events" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"status" IN ('PENDING') ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY FROM "openoutbox_events" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"status" IN ('PENDING') ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'DELIVERING') ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'DELIVERING') ORDER BY "created_at", "event_id" LIMIT {:limit}
 -- aloneOn
-SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'DELIVERING') AND ("created_at", "event_id") > (?2, ?3) ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('PENDING', 'DELIVERING') AND ("created_at", "event_id") > ({:created}, {:key}) ORDER BY "created_at", "event_id" LIMIT {:limit}
 -- groups
-SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('PENDING', 'DELIVERING') ORDER BY (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, "created_at", "event_id" LIMIT ?1
+SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('PENDING', 'DELIVERING') ORDER BY (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, "created_at", "event_id" LIMIT {:limit}
 -- groupsOn
-SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY > ?2 AND "status" IN ('PENDING', 'DELIVERING') ORDER BY (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, "created_at", "event_id" LIMIT ?1
+SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY > {:group} AND "status" IN ('PENDING', 'DELIVERING') ORDER BY (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, "created_at", "event_id" LIMIT {:limit}
 -- ofGroup
-SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('PENDING', 'DELIVERING') ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('PENDING', 'DELIVERING') ORDER BY "created_at", "event_id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('PENDING', 'DELIVERING') AND ("created_at", "event_id") > (?3, ?4) ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, +"created_at", +"event_id", +"status" IN ('DELIVERING'), +"locked_at", +"available_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_group_idx" WHERE (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('PENDING', 'DELIVERING') AND ("created_at", "event_id") > ({:created}, {:key}) ORDER BY "created_at", "event_id" LIMIT {:limit}
+-- behind
+("created_at", "event_id") > ({:created}, {:key})
 -- read
-SELECT +"event_id", +"created_at", NULL, +"available_at", CAST(coalesce("attempts", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("headers") > 1048576 THEN SUBSTR("headers", 1, 1048576 + 1) ELSE "headers" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, CASE WHEN OCTET_LENGTH("event_id") > 1024 THEN SUBSTR("event_id", 1, 1024 + 1) ELSE "event_id" END FROM "openoutbox_events" WHERE +"status" IN ('PENDING') AND "event_id" IN (%s)
+SELECT +"event_id", +"created_at", NULL, +"available_at", CAST(coalesce("attempts", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("headers") > 1048576 THEN SUBSTR("headers", 1, 1048576 + 1) ELSE "headers" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(CAST("partition_key" AS TEXT), '')) COLLATE BINARY, CASE WHEN OCTET_LENGTH("event_id") > 1024 THEN SUBSTR("event_id", 1, 1024 + 1) ELSE "event_id" END FROM "openoutbox_events" WHERE +"status" IN ('PENDING') AND "event_id" IN ({:keys})
 -- payload
 SELECT "payload" FROM "openoutbox_events" WHERE "event_id" = ?
 -- take
-UPDATE "openoutbox_events" SET "status" = 'DELIVERING', "locked_at" = ?8, "locked_by" = 'outrider', "updated_at" = ?7 WHERE "event_id" = ?1 AND +"status" IN ('PENDING')
+UPDATE "openoutbox_events" SET "status" = 'DELIVERING', "locked_at" = {:next}, "locked_by" = 'outrider', "updated_at" = {:updated} WHERE "event_id" = {:key} AND +"status" IN ('PENDING')
 -- renew
-UPDATE "openoutbox_events" SET "locked_at" = ?8 WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING') AND "locked_at" = ?2
+UPDATE "openoutbox_events" SET "locked_at" = {:next} WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING') AND "locked_at" = {:stamp}
 -- stuck
 SELECT +"event_id", +"locked_at" FROM "openoutbox_events" INDEXED BY "openoutbox_events_outrider_held_idx" WHERE "status" IN ('DELIVERING')
 -- waits
-SELECT count(*) FROM "openoutbox_events" WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING') AND "locked_at" = ?2
+SELECT count(*) FROM "openoutbox_events" WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING') AND "locked_at" = {:stamp}
 -- recover
-UPDATE "openoutbox_events" SET "status" = 'PENDING', "updated_at" = ?7, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING')
+UPDATE "openoutbox_events" SET "status" = 'PENDING', "updated_at" = {:updated}, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING')
 -- Done
-UPDATE "openoutbox_events" SET "status" = 'DELIVERED', "delivered_at" = ?6, "attempts" = ?3, "updated_at" = ?7, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING') AND "locked_at" = ?2
+UPDATE "openoutbox_events" SET "status" = 'DELIVERED', "delivered_at" = {:done}, "attempts" = {:attempts}, "updated_at" = {:updated}, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING') AND "locked_at" = {:stamp}
 -- Retry
-UPDATE "openoutbox_events" SET "status" = 'PENDING', "last_error" = ?4, "available_at" = COALESCE(?5, "available_at"), "attempts" = ?3, "updated_at" = ?7, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING') AND "locked_at" = ?2
+UPDATE "openoutbox_events" SET "status" = 'PENDING', "last_error" = {:error}, "available_at" = COALESCE({:due}, "available_at"), "attempts" = {:attempts}, "updated_at" = {:updated}, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING') AND "locked_at" = {:stamp}
 -- Put
-UPDATE "openoutbox_events" SET "status" = 'PENDING', "attempts" = ?3, "updated_at" = ?7, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING') AND "locked_at" = ?2
+UPDATE "openoutbox_events" SET "status" = 'PENDING', "attempts" = {:attempts}, "updated_at" = {:updated}, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING') AND "locked_at" = {:stamp}
 -- Dead DEAD
-UPDATE "openoutbox_events" SET "status" = 'DEAD', "last_error" = ?4, "available_at" = COALESCE(?5, "available_at"), "attempts" = ?3, "updated_at" = ?7, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = ?1 AND +"status" IN ('DELIVERING') AND "locked_at" = ?2
+UPDATE "openoutbox_events" SET "status" = 'DEAD', "last_error" = {:error}, "available_at" = COALESCE({:due}, "available_at"), "attempts" = {:attempts}, "updated_at" = {:updated}, "locked_at" = NULL, "locked_by" = NULL WHERE "event_id" = {:key} AND +"status" IN ('DELIVERING') AND "locked_at" = {:stamp}
 -- Redrive
 UPDATE "openoutbox_events" SET "status" = 'PENDING', "attempts" = 0, "available_at" = <now>, "updated_at" = <now>
 -- Grouped
@@ -271,40 +269,40 @@ CREATE INDEX IF NOT EXISTS "openoutbox_events_outrider_dead_idx" ON "openoutbox_
 -- # outbox-framework
 -- name
 "outbox_event"
--- table
-outbox_event
 -- group
 (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "outbox_event"
 -- newer
-SELECT _rowid_, (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY FROM "outbox_event" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"status" IN (0, 2) ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY FROM "outbox_event" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"status" IN (0, 2) ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY IS NULL AND "status" IN (0, 2) ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY IS NULL AND "status" IN (0, 2) ORDER BY "created_at", "event_id" LIMIT {:limit}
 -- aloneOn
-SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY IS NULL AND "status" IN (0, 2) AND ("created_at", "event_id") > (?2, ?3) ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY IS NULL AND "status" IN (0, 2) AND ("created_at", "event_id") > ({:created}, {:key}) ORDER BY "created_at", "event_id" LIMIT {:limit}
 -- groups
-SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY IS NOT NULL AND "status" IN (0, 2) ORDER BY (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, "created_at", "event_id" LIMIT ?1
+SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY IS NOT NULL AND "status" IN (0, 2) ORDER BY (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, "created_at", "event_id" LIMIT {:limit}
 -- groupsOn
-SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY > ?2 AND "status" IN (0, 2) ORDER BY (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, "created_at", "event_id" LIMIT ?1
+SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY > {:group} AND "status" IN (0, 2) ORDER BY (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, "created_at", "event_id" LIMIT {:limit}
 -- ofGroup
-SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY = ?2 AND "status" IN (0, 2) ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY = {:group} AND "status" IN (0, 2) ORDER BY "created_at", "event_id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY = ?2 AND "status" IN (0, 2) AND ("created_at", "event_id") > (?3, ?4) ORDER BY "created_at", "event_id" LIMIT ?1
+SELECT (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY, +"created_at", +"event_id", 0, NULL, +"available_at" FROM "outbox_event" INDEXED BY "outbox_event_outrider_group_idx" WHERE (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY = {:group} AND "status" IN (0, 2) AND ("created_at", "event_id") > ({:created}, {:key}) ORDER BY "created_at", "event_id" LIMIT {:limit}
+-- behind
+("created_at", "event_id") > ({:created}, {:key})
 -- read
-SELECT +"event_id", +"created_at", NULL, +"available_at", CAST(coalesce("attempts", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, CASE WHEN OCTET_LENGTH("aggregate_type") > 1024 THEN SUBSTR("aggregate_type", 1, 1024 + 1) ELSE "aggregate_type" END, CASE WHEN OCTET_LENGTH("aggregate_id") > 1024 THEN SUBSTR("aggregate_id", 1, 1024 + 1) ELSE "aggregate_id" END, CASE WHEN OCTET_LENGTH("tenant_id") > 1024 THEN SUBSTR("tenant_id", 1, 1024 + 1) ELSE "tenant_id" END, CASE WHEN OCTET_LENGTH("headers") > 1048576 THEN SUBSTR("headers", 1, 1048576 + 1) ELSE "headers" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY FROM "outbox_event" WHERE +"status" IN (0, 2) AND "event_id" IN (%s)
+SELECT +"event_id", +"created_at", NULL, +"available_at", CAST(coalesce("attempts", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, CASE WHEN OCTET_LENGTH("aggregate_type") > 1024 THEN SUBSTR("aggregate_type", 1, 1024 + 1) ELSE "aggregate_type" END, CASE WHEN OCTET_LENGTH("aggregate_id") > 1024 THEN SUBSTR("aggregate_id", 1, 1024 + 1) ELSE "aggregate_id" END, CASE WHEN OCTET_LENGTH("tenant_id") > 1024 THEN SUBSTR("tenant_id", 1, 1024 + 1) ELSE "tenant_id" END, CASE WHEN OCTET_LENGTH("headers") > 1048576 THEN SUBSTR("headers", 1, 1048576 + 1) ELSE "headers" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(coalesce("aggregate_type" || ':', '') || "aggregate_id", '')) COLLATE BINARY FROM "outbox_event" WHERE +"status" IN (0, 2) AND "event_id" IN ({:keys})
 -- payload
 SELECT "payload" FROM "outbox_event" WHERE "event_id" = ?
 -- waits
-SELECT count(*) FROM "outbox_event" WHERE "event_id" = ?1 AND +"status" IN (0, 2)
+SELECT count(*) FROM "outbox_event" WHERE "event_id" = {:key} AND +"status" IN (0, 2)
 -- Done
-UPDATE "outbox_event" SET "status" = 1, "done_at" = ?6, "attempts" = ?3 WHERE "event_id" = ?1 AND +"status" IN (0, 2)
+UPDATE "outbox_event" SET "status" = 1, "done_at" = {:done}, "attempts" = {:attempts} WHERE "event_id" = {:key} AND +"status" IN (0, 2)
 -- Retry
-UPDATE "outbox_event" SET "status" = 2, "last_error" = ?4, "available_at" = COALESCE(?5, "available_at"), "attempts" = ?3 WHERE "event_id" = ?1 AND +"status" IN (0, 2)
+UPDATE "outbox_event" SET "status" = 2, "last_error" = {:error}, "available_at" = COALESCE({:due}, "available_at"), "attempts" = {:attempts} WHERE "event_id" = {:key} AND +"status" IN (0, 2)
 -- Put
-UPDATE "outbox_event" SET "status" = CASE WHEN ?3 > 0 THEN 2 ELSE 0 END, "attempts" = ?3 WHERE "event_id" = ?1 AND +"status" IN (0, 2)
+UPDATE "outbox_event" SET "status" = CASE WHEN {:attempts} > 0 THEN 2 ELSE 0 END, "attempts" = {:attempts} WHERE "event_id" = {:key} AND +"status" IN (0, 2)
 -- Dead 3
-UPDATE "outbox_event" SET "status" = 3, "last_error" = ?4, "available_at" = COALESCE(?5, "available_at"), "attempts" = ?3 WHERE "event_id" = ?1 AND +"status" IN (0, 2)
+UPDATE "outbox_event" SET "status" = 3, "last_error" = {:error}, "available_at" = COALESCE({:due}, "available_at"), "attempts" = {:attempts} WHERE "event_id" = {:key} AND +"status" IN (0, 2)
 -- Redrive
 UPDATE "outbox_event" SET "status" = 0, "attempts" = 0, "available_at" = <now>
 -- Grouped
@@ -326,48 +324,48 @@ CREATE INDEX IF NOT EXISTS "outbox_event_outrider_dead_idx" ON "outbox_event" ("
 -- # yantra-v2
 -- name
 "outbox_messages"
--- table
-outbox_messages
 -- group
 (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "outbox_messages"
 -- newer
-SELECT _rowid_, (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY FROM "outbox_messages" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"status" IN ('pending') ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY FROM "outbox_messages" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"status" IN ('pending') ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'processing') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'processing') ORDER BY "created_at", "id" LIMIT {:limit}
 -- aloneOn
-SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'processing') AND ("created_at", "id") > (?2, ?3) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY IS NULL AND "status" IN ('pending', 'processing') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
 -- groups
-SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('pending', 'processing') ORDER BY (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "status" IN ('pending', 'processing') ORDER BY (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- groupsOn
-SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY > ?2 AND "status" IN ('pending', 'processing') ORDER BY (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY > {:group} AND "status" IN ('pending', 'processing') ORDER BY (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, "created_at", "id" LIMIT {:limit}
 -- ofGroup
-SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('pending', 'processing') ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('pending', 'processing') ORDER BY "created_at", "id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY = ?2 AND "status" IN ('pending', 'processing') AND ("created_at", "id") > (?3, ?4) ORDER BY "created_at", "id" LIMIT ?1
+SELECT (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, +"created_at", +"id", +"status" IN ('processing'), +"last_attempt_at", +"next_retry_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_group_idx" WHERE (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY = {:group} AND "status" IN ('pending', 'processing') AND ("created_at", "id") > ({:created}, {:key}) ORDER BY "created_at", "id" LIMIT {:limit}
+-- behind
+("created_at", "id") > ({:created}, {:key})
 -- read
-SELECT +"id", +"created_at", NULL, +"next_retry_at", CAST(coalesce("attempts", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, CASE WHEN OCTET_LENGTH("idempotency_key") > 1024 THEN SUBSTR("idempotency_key", 1, 1024 + 1) ELSE "idempotency_key" END FROM "outbox_messages" WHERE +"status" IN ('pending') AND "id" IN (%s)
+SELECT +"id", +"created_at", NULL, +"next_retry_at", CAST(coalesce("attempts", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, NULL, NULL, NULL, NULL, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN NULL ELSE "payload" END, CASE WHEN OCTET_LENGTH("payload") > 32768 THEN OCTET_LENGTH("payload") ELSE 0 END, (nullif(CAST("node_execution_id" AS TEXT), '')) COLLATE BINARY, CASE WHEN OCTET_LENGTH("idempotency_key") > 1024 THEN SUBSTR("idempotency_key", 1, 1024 + 1) ELSE "idempotency_key" END FROM "outbox_messages" WHERE +"status" IN ('pending') AND "id" IN ({:keys})
 -- payload
 SELECT "payload" FROM "outbox_messages" WHERE "id" = ?
 -- take
-UPDATE "outbox_messages" SET "status" = 'processing', "last_attempt_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('pending')
+UPDATE "outbox_messages" SET "status" = 'processing', "last_attempt_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('pending')
 -- renew
-UPDATE "outbox_messages" SET "last_attempt_at" = ?8 WHERE "id" = ?1 AND +"status" IN ('processing') AND "last_attempt_at" = ?2
+UPDATE "outbox_messages" SET "last_attempt_at" = {:next} WHERE "id" = {:key} AND +"status" IN ('processing') AND "last_attempt_at" = {:stamp}
 -- stuck
 SELECT +"id", +"last_attempt_at" FROM "outbox_messages" INDEXED BY "outbox_messages_outrider_held_idx" WHERE "status" IN ('processing')
 -- waits
-SELECT count(*) FROM "outbox_messages" WHERE "id" = ?1 AND +"status" IN ('processing') AND "last_attempt_at" = ?2
+SELECT count(*) FROM "outbox_messages" WHERE "id" = {:key} AND +"status" IN ('processing') AND "last_attempt_at" = {:stamp}
 -- recover
-UPDATE "outbox_messages" SET "status" = 'pending' WHERE "id" = ?1 AND +"status" IN ('processing')
+UPDATE "outbox_messages" SET "status" = 'pending' WHERE "id" = {:key} AND +"status" IN ('processing')
 -- Done
-UPDATE "outbox_messages" SET "status" = 'completed', "processed_at" = ?6, "attempts" = ?3 WHERE "id" = ?1 AND +"status" IN ('processing') AND "last_attempt_at" = ?2
+UPDATE "outbox_messages" SET "status" = 'completed', "processed_at" = {:done}, "attempts" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('processing') AND "last_attempt_at" = {:stamp}
 -- Retry
-UPDATE "outbox_messages" SET "status" = 'pending', "last_error" = ?4, "next_retry_at" = COALESCE(?5, "next_retry_at"), "attempts" = ?3 WHERE "id" = ?1 AND +"status" IN ('processing') AND "last_attempt_at" = ?2
+UPDATE "outbox_messages" SET "status" = 'pending', "last_error" = {:error}, "next_retry_at" = COALESCE({:due}, "next_retry_at"), "attempts" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('processing') AND "last_attempt_at" = {:stamp}
 -- Put
-UPDATE "outbox_messages" SET "status" = 'pending', "attempts" = ?3 WHERE "id" = ?1 AND +"status" IN ('processing') AND "last_attempt_at" = ?2
+UPDATE "outbox_messages" SET "status" = 'pending', "attempts" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('processing') AND "last_attempt_at" = {:stamp}
 -- Dead dead_letter
-UPDATE "outbox_messages" SET "status" = 'dead_letter', "last_error" = ?4, "next_retry_at" = COALESCE(?5, "next_retry_at"), "attempts" = ?3 WHERE "id" = ?1 AND +"status" IN ('processing') AND "last_attempt_at" = ?2
+UPDATE "outbox_messages" SET "status" = 'dead_letter', "last_error" = {:error}, "next_retry_at" = COALESCE({:due}, "next_retry_at"), "attempts" = {:attempts} WHERE "id" = {:key} AND +"status" IN ('processing') AND "last_attempt_at" = {:stamp}
 -- Redrive
 UPDATE "outbox_messages" SET "status" = 'pending', "attempts" = 0, "next_retry_at" = <now>
 -- Grouped
@@ -391,48 +389,48 @@ CREATE INDEX IF NOT EXISTS "outbox_messages_outrider_dead_idx" ON "outbox_messag
 -- # custom
 -- name
 "Out ""{Box}"""
--- table
-Out "{Box}"
 -- group
 (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY
 -- newest
 SELECT coalesce(max(_rowid_), 0) FROM "Out ""{Box}"""
 -- newer
-SELECT _rowid_, (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY FROM "Out ""{Box}""" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND +"state" IN ('0', '2') ORDER BY _rowid_ LIMIT ?3
+SELECT _rowid_, (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY FROM "Out ""{Box}""" NOT INDEXED WHERE _rowid_ > {:seen} AND _rowid_ <= {:newest} AND +"state" IN ('0', '2') ORDER BY _rowid_ LIMIT {:limit}
 -- alone
-SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY IS NULL AND "state" IN ('0', '2', '4') ORDER BY "created", "Event Id" LIMIT ?1
+SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY IS NULL AND "state" IN ('0', '2', '4') ORDER BY "created", "Event Id" LIMIT {:limit}
 -- aloneOn
-SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY IS NULL AND "state" IN ('0', '2', '4') AND ("created", "Event Id") > (?2, ?3) ORDER BY "created", "Event Id" LIMIT ?1
+SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY IS NULL AND "state" IN ('0', '2', '4') AND ("created", "Event Id") > ({:created}, {:key}) ORDER BY "created", "Event Id" LIMIT {:limit}
 -- groups
-SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "state" IN ('0', '2', '4') ORDER BY (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, "created", "Event Id" LIMIT ?1
+SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY IS NOT NULL AND "state" IN ('0', '2', '4') ORDER BY (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, "created", "Event Id" LIMIT {:limit}
 -- groupsOn
-SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY > ?2 AND "state" IN ('0', '2', '4') ORDER BY (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, "created", "Event Id" LIMIT ?1
+SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY > {:group} AND "state" IN ('0', '2', '4') ORDER BY (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, "created", "Event Id" LIMIT {:limit}
 -- ofGroup
-SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY = ?2 AND "state" IN ('0', '2', '4') ORDER BY "created", "Event Id" LIMIT ?1
+SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY = {:group} AND "state" IN ('0', '2', '4') ORDER BY "created", "Event Id" LIMIT {:limit}
 -- ofGroupOn
-SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY = ?2 AND "state" IN ('0', '2', '4') AND ("created", "Event Id") > (?3, ?4) ORDER BY "created", "Event Id" LIMIT ?1
+SELECT (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY, +"created", +"Event Id", +"state" IN ('4'), +"locked_at", +"next_try_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_group_idx" WHERE (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY = {:group} AND "state" IN ('0', '2', '4') AND ("created", "Event Id") > ({:created}, {:key}) ORDER BY "created", "Event Id" LIMIT {:limit}
+-- behind
+("created", "Event Id") > ({:created}, {:key})
 -- read
-SELECT +"Event Id", +"created", NULL, +"next_try_at", CAST(coalesce("tries", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, CASE WHEN OCTET_LENGTH("kind") > 1024 THEN SUBSTR("kind", 1, 1024 + 1) ELSE "kind" END, CASE WHEN OCTET_LENGTH("aggregate") > 1024 THEN SUBSTR("aggregate", 1, 1024 + 1) ELSE "aggregate" END, CASE WHEN OCTET_LENGTH("tenant") > 1024 THEN SUBSTR("tenant", 1, 1024 + 1) ELSE "tenant" END, CASE WHEN OCTET_LENGTH("headers") > 1048576 THEN SUBSTR("headers", 1, 1048576 + 1) ELSE "headers" END, CASE WHEN OCTET_LENGTH("body") > 32768 THEN NULL ELSE "body" END, CASE WHEN OCTET_LENGTH("body") > 32768 THEN OCTET_LENGTH("body") ELSE 0 END, (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY FROM "Out ""{Box}""" WHERE +"state" IN ('0', '2') AND "Event Id" IN (%s)
+SELECT +"Event Id", +"created", NULL, +"next_try_at", CAST(coalesce("tries", 0) AS INTEGER), CASE WHEN OCTET_LENGTH("event_type") > 1024 THEN SUBSTR("event_type", 1, 1024 + 1) ELSE "event_type" END, CASE WHEN OCTET_LENGTH("kind") > 1024 THEN SUBSTR("kind", 1, 1024 + 1) ELSE "kind" END, CASE WHEN OCTET_LENGTH("aggregate") > 1024 THEN SUBSTR("aggregate", 1, 1024 + 1) ELSE "aggregate" END, CASE WHEN OCTET_LENGTH("tenant") > 1024 THEN SUBSTR("tenant", 1, 1024 + 1) ELSE "tenant" END, CASE WHEN OCTET_LENGTH("headers") > 1048576 THEN SUBSTR("headers", 1, 1048576 + 1) ELSE "headers" END, CASE WHEN OCTET_LENGTH("body") > 32768 THEN NULL ELSE "body" END, CASE WHEN OCTET_LENGTH("body") > 32768 THEN OCTET_LENGTH("body") ELSE 0 END, (nullif(CAST("aggregate" AS TEXT), '')) COLLATE BINARY FROM "Out ""{Box}""" WHERE +"state" IN ('0', '2') AND "Event Id" IN ({:keys})
 -- payload
 SELECT "body" FROM "Out ""{Box}""" WHERE "Event Id" = ?
 -- take
-UPDATE "Out ""{Box}""" SET "state" = '4', "locked_at" = ?8 WHERE "Event Id" = ?1 AND +"state" IN ('0', '2')
+UPDATE "Out ""{Box}""" SET "state" = '4', "locked_at" = {:next} WHERE "Event Id" = {:key} AND +"state" IN ('0', '2')
 -- renew
-UPDATE "Out ""{Box}""" SET "locked_at" = ?8 WHERE "Event Id" = ?1 AND +"state" IN ('4') AND "locked_at" = ?2
+UPDATE "Out ""{Box}""" SET "locked_at" = {:next} WHERE "Event Id" = {:key} AND +"state" IN ('4') AND "locked_at" = {:stamp}
 -- stuck
 SELECT +"Event Id", +"locked_at" FROM "Out ""{Box}""" INDEXED BY "Out ""{Box}""_outrider_held_idx" WHERE "state" IN ('4')
 -- waits
-SELECT count(*) FROM "Out ""{Box}""" WHERE "Event Id" = ?1 AND +"state" IN ('4') AND "locked_at" = ?2
+SELECT count(*) FROM "Out ""{Box}""" WHERE "Event Id" = {:key} AND +"state" IN ('4') AND "locked_at" = {:stamp}
 -- recover
-UPDATE "Out ""{Box}""" SET "state" = CASE WHEN CAST(coalesce("tries", 0) AS INTEGER) > 0 THEN '2' ELSE '0' END WHERE "Event Id" = ?1 AND +"state" IN ('4')
+UPDATE "Out ""{Box}""" SET "state" = CASE WHEN CAST(coalesce("tries", 0) AS INTEGER) > 0 THEN '2' ELSE '0' END WHERE "Event Id" = {:key} AND +"state" IN ('4')
 -- Done
-UPDATE "Out ""{Box}""" SET "state" = '1', "sent_at" = ?6, "tries" = ?3 WHERE "Event Id" = ?1 AND +"state" IN ('4') AND "locked_at" = ?2
+UPDATE "Out ""{Box}""" SET "state" = '1', "sent_at" = {:done}, "tries" = {:attempts} WHERE "Event Id" = {:key} AND +"state" IN ('4') AND "locked_at" = {:stamp}
 -- Retry
-UPDATE "Out ""{Box}""" SET "state" = '2', "last_error" = ?4, "next_try_at" = COALESCE(?5, "next_try_at"), "tries" = ?3 WHERE "Event Id" = ?1 AND +"state" IN ('4') AND "locked_at" = ?2
+UPDATE "Out ""{Box}""" SET "state" = '2', "last_error" = {:error}, "next_try_at" = COALESCE({:due}, "next_try_at"), "tries" = {:attempts} WHERE "Event Id" = {:key} AND +"state" IN ('4') AND "locked_at" = {:stamp}
 -- Put
-UPDATE "Out ""{Box}""" SET "state" = CASE WHEN ?3 > 0 THEN '2' ELSE '0' END, "tries" = ?3 WHERE "Event Id" = ?1 AND +"state" IN ('4') AND "locked_at" = ?2
+UPDATE "Out ""{Box}""" SET "state" = CASE WHEN {:attempts} > 0 THEN '2' ELSE '0' END, "tries" = {:attempts} WHERE "Event Id" = {:key} AND +"state" IN ('4') AND "locked_at" = {:stamp}
 -- Dead 3
-UPDATE "Out ""{Box}""" SET "state" = '3', "last_error" = ?4, "next_try_at" = COALESCE(?5, "next_try_at"), "tries" = ?3 WHERE "Event Id" = ?1 AND +"state" IN ('4') AND "locked_at" = ?2
+UPDATE "Out ""{Box}""" SET "state" = '3', "last_error" = {:error}, "next_try_at" = COALESCE({:due}, "next_try_at"), "tries" = {:attempts} WHERE "Event Id" = {:key} AND +"state" IN ('4') AND "locked_at" = {:stamp}
 -- Redrive
 UPDATE "Out ""{Box}""" SET "state" = '0', "tries" = 0, "next_try_at" = <now>
 -- Grouped
