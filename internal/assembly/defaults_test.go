@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/amqp"
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
@@ -32,6 +33,7 @@ sources:
   in: {type: http, listen: "127.0.0.1:1"}
 destinations:
   kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
+  amqp: {type: amqp, url: "amqp://127.0.0.1:1/", routing_key: k}
   http: {type: http, url: "http://127.0.0.1:1/"}
   webhook: {type: webhook, url: "https://example.com/", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
   river: {type: river, url: postgres://app@127.0.0.1/db}
@@ -45,6 +47,7 @@ routes:
   d: {from: in, to: http}
   e: {from: file, to: http}
   f: {from: queue, to: http}
+  h: {from: own, to: amqp}
 `), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +78,11 @@ routes:
 	k, kErr := fromFile.WithDefaults()
 	k2, k2Err := kafka.Config{Brokers: fromFile.Brokers, Topic: "t"}.WithDefaults()
 	same("kafka", k, first(err, kErr), k2, k2Err)
+
+	published, err := amqpConfig(at, cfg.Destinations["amqp"].(*config.AMQP))
+	m, mErr := published.WithDefaults()
+	m2, m2Err := amqp.Config{URL: published.URL, RoutingKey: "k"}.WithDefaults()
+	same("amqp", m, first(err, mErr), m2, m2Err)
 
 	posted, err := httpConfig(cfg.Destinations["http"].(*config.HTTP))
 	h, hErr := posted.WithDefaults()

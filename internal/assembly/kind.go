@@ -21,6 +21,7 @@ var (
 	}
 	destinationKinds = map[string]func(site, any) DestinationKind{
 		"kafka":      entry(kafkaDestination),
+		"amqp":       entry(amqpDestination),
 		"http":       entry(httpDestination),
 		"webhook":    entry(webhookDestination),
 		"river":      entry(riverDestination),
