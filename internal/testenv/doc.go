@@ -1,9 +1,9 @@
 // Package testenv gives tests real servers.
 //
-// [Postgres], [MySQL] and [Kafka] use the servers that all tests share, named by the
-// environment variables [EnvPostgres], [EnvMySQL] and [EnvKafka]; the command
+// [Postgres], [MySQL], [Kafka] and [Redis] use the servers that all tests share, named by the
+// environment variables [EnvPostgres], [EnvMySQL], [EnvKafka] and [EnvRedis]; the command
 // internal/testenv/cmd/testenv (`make test`) starts them and sets the
-// variables. [StartPostgres], [StartMariaDB] and [StartKafka] start a private server for a test
+// variables. [StartPostgres], [StartMariaDB], [StartKafka] and [StartRedis] start a private server for a test
 // that stops, kills and restarts it, and [StartProxy] stands for a network that hangs or is cut. [Chromium] is a browser for tests of pages.
 //
 // All of them skip the test under -short. Where a server is missing they skip

@@ -19,6 +19,7 @@ const (
 	mariadbMavenSize    = "about 140 MB"
 	compilerSize        = "about 120 MB"
 	mongoSize           = "about 3 MB"
+	redisSize           = "about 2 MB"
 )
 
 // MissingPostgres describes the installations of [Host.Postgres], each with its source

@@ -2,9 +2,9 @@
 //
 //	go run ./internal/testenv/cmd/testenv -- go test -race ./...
 //
-// It installs what is missing, starts PostgreSQL, MariaDB, Kafka, RabbitMQ and a server of MongoDB's protocol on free loopback
-// ports, sets OUTRIDER_TEST_POSTGRES_URL, OUTRIDER_TEST_MYSQL_URL, OUTRIDER_TEST_KAFKA_BROKERS, OUTRIDER_TEST_AMQP_URL and
-// OUTRIDER_TEST_MONGODB_URL, runs the command, stops the servers and exits with the command's status. A server
+// It installs what is missing, starts PostgreSQL, MariaDB, Kafka, RabbitMQ, a server of MongoDB's protocol and Redis on free loopback
+// ports, sets OUTRIDER_TEST_POSTGRES_URL, OUTRIDER_TEST_MYSQL_URL, OUTRIDER_TEST_KAFKA_BROKERS, OUTRIDER_TEST_AMQP_URL,
+// OUTRIDER_TEST_MONGODB_URL and OUTRIDER_TEST_REDIS_ADDRESS, runs the command, stops the servers and exits with the command's status. A server
 // whose variable is set already is used as it is. With -keep, the servers stay;
 // with -logical, PostgreSQL writes a log that Debezium can read; with -brief, the databases'
 // files are kept in memory where there is room, MariaDB has little memory, and Kafka's machine code is made

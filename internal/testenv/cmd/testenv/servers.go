@@ -85,6 +85,10 @@ var kinds = []kind{
 		_, err := host.RabbitMQ(ctx)
 		return err
 	}, provision.Host.MissingRabbitMQ},
+	{"Redis", testenv.EnvRedis, startRedis, func(ctx context.Context, host provision.Host) error {
+		_, err := host.Redis(ctx)
+		return err
+	}, provision.Host.MissingRedis},
 }
 
 func startPostgres(ctx context.Context, host provision.Host, with settings) (started, string, error) {
@@ -158,6 +162,22 @@ func startRabbitMQ(ctx context.Context, host provision.Host, with settings) (sta
 		return nil, "", err
 	}
 	return s, s.URL(), nil
+}
+
+func startRedis(ctx context.Context, host provision.Host, with settings) (started, string, error) {
+	program, err := host.Redis(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	opts := server.RedisOptions{Program: program, Keep: with.keep}
+	if with.brief {
+		opts.Settings = []string{"appendonly no"}
+	}
+	s, err := server.StartRedis(ctx, opts)
+	if err != nil {
+		return nil, "", err
+	}
+	return s, s.Address(), nil
 }
 
 // start starts every server that is not given by its variable. A server that
