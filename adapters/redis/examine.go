@@ -73,10 +73,7 @@ func (d *Destination) rehearse(ctx context.Context, node *redis.Client) error {
 // Examine implements [adapters.Examiner]: servers are dialled, an entry is rehearsed, and the server is asked for what may lose
 // messages that it has confirmed.
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
-	var f []adapters.Finding
-	for _, address := range d.cfg.Addresses {
-		f = append(f, endpoint.Dial(ctx, address, d.cfg.TLS, d.cfg.Timeout)...)
-	}
+	f := endpoint.DialAny(ctx, d.cfg.Addresses, "6379", d.cfg.TLS, d.cfg.Timeout)
 	subject := "stream " + d.cfg.Stream
 	if err := d.Check(ctx); err != nil {
 		f = append(f, adapters.FindingsOf(subject, err)...)

@@ -81,16 +81,16 @@ func wantOnceInOrder(t *testing.T, c redis.Cmdable, stream string, msgs []*messa
 func TestG2_ACutConnectionStoresTheWholeBatchOrNothing(t *testing.T) {
 	t.Parallel()
 	s := testenv.StartRedis(t)
-	c, p := client(t, s.Address()), newProxy(t, s.Address())
-	d := destination(t, Config{Servers: at(p.Addr().String()), Stream: "{{.Type}}"})
+	c, p := client(t, s.Address()), testenv.StartProxy(t, s.Address())
+	d := destination(t, Config{Servers: at(p.Address()), Stream: "{{.Type}}"})
 	msgs := sequence("g", 100)
 	for cut := range 30 {
 		stream := fmt.Sprint("cut-", cut)
-		p.left.Store(int64(cut) * 1024)
+		lift := p.Limit(cut * 1024)
 		errs := d.Deliver(t.Context(), stream, msgs)
 		stored := len(entries(t, c, stream))
-		p.left.Store(unlimited)
-		p.cut()
+		lift()
+		p.Cut()
 		if stored != 0 && stored != len(msgs) {
 			t.Errorf("after %d KiB %d of %d messages are stored", cut, stored, len(msgs))
 		}
@@ -106,17 +106,21 @@ func TestG2_ACutConnectionStoresTheWholeBatchOrNothing(t *testing.T) {
 func TestG2_ALostAnswerIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	s := testenv.StartRedis(t)
-	c, p := client(t, s.Address()), newProxy(t, s.Address())
-	d := destination(t, Config{Servers: at(p.Addr().String()), Stream: "orders"})
+	c, p := client(t, s.Address()), testenv.StartProxy(t, s.Address())
+	d := destination(t, Config{Servers: at(p.Address()), Stream: "orders"})
 	msgs := sequence("g", 10)
 	deliverAll(t, d, "orders", msgs[:1], 1) // the connection is there
-	p.deaf.Store(true)
-	if got := kinds(msgs[1:3], d.Deliver(t.Context(), "orders", msgs[1:3])); got != "g-00001 unavailable, g-00002 unavailable" {
+	release := p.Hang()
+	lost := make(chan []error)
+	go func() { lost <- d.Deliver(t.Context(), "orders", msgs[1:3]) }()
+	await(t, "the messages are stored", func() bool { return c.XLen(t.Context(), "orders").Val() == 3 })
+	p.Cut()
+	if got := kinds(msgs[1:3], <-lost); got != "g-00001 unavailable, g-00002 unavailable" {
 		t.Errorf("a batch without an answer: %s", got)
 	}
-	p.deaf.Store(false)
+	release()
 	deliverAll(t, d, "orders", msgs[1:], 100)
-	if n := wantOnceInOrder(t, c, "orders", msgs); n > 2 {
+	if n := wantOnceInOrder(t, c, "orders", msgs); n != 2 {
 		t.Errorf("%d duplicates, and 2 messages had an unknown outcome", n)
 	}
 }

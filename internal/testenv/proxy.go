@@ -15,6 +15,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	gate   chan struct{} // closed: answers pass
 	refuse bool
+	left   int // bytes that still reach the server; negative: any number
 	conns  map[net.Conn]struct{}
 }
 
@@ -27,7 +28,7 @@ func StartProxy(tb testing.TB, to string) *Proxy {
 	}
 	open := make(chan struct{})
 	close(open)
-	p := &Proxy{listener: l, to: to, gate: open, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{listener: l, to: to, gate: open, left: -1, conns: map[net.Conn]struct{}{}}
 	p.wg.Go(p.serve)
 	tb.Cleanup(func() {
 		_ = l.Close() // no connection is made any more
@@ -65,16 +66,31 @@ func (p *Proxy) pipe(dst, src net.Conn, answers bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
+		pass := n
 		if answers {
 			p.mu.Lock()
 			gate := p.gate
 			p.mu.Unlock()
 			<-gate
+		} else {
+			pass = p.limited(n)
 		}
-		if _, werr := dst.Write(buf[:n]); err != nil || werr != nil {
+		if _, werr := dst.Write(buf[:pass]); err != nil || werr != nil || pass < n {
 			return
 		}
 	}
+}
+
+// limited returns how many of n bytes pass.
+func (p *Proxy) limited(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left < 0 {
+		return n
+	}
+	pass := min(n, p.left)
+	p.left -= pass
+	return pass
 }
 
 // add keeps connections; false: they are to be refused.
@@ -120,4 +136,15 @@ func (p *Proxy) Down() (up func()) {
 		defer p.mu.Unlock()
 		p.refuse = false
 	}
+}
+
+// Limit cuts a connection when n more bytes have reached the server, until lift is called.
+func (p *Proxy) Limit(n int) (lift func()) {
+	set := func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.left = n
+	}
+	set(n)
+	return func() { set(-1) }
 }
