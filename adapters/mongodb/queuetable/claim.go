@@ -2,12 +2,10 @@ package queuetable
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -132,62 +130,36 @@ func behind(created, key string, at, id any) bson.E {
 
 // order is that of groups, and of documents within each.
 func (t *table) order(from queue.Position) bson.D {
-	f := &t.q.fields
-	byAge := bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}
 	if from.In || first(from) {
-		return byAge
+		return t.q.byAge()
 	}
-	return append(bson.D{{Key: f.Group, Value: 1}}, byAge...)
+	return append(fields(t.q.fields.Group), t.q.byAge()...)
 }
 
 // find reads documents along the index of groups.
 func (t *table) find(ctx context.Context, filter, order bson.D) (docs []document, err error) {
-	cursor, err := t.coll.Find(ctx, filter, options.Find().SetSort(order).SetLimit(pageDocuments).SetBatchSize(pageDocuments).SetHint(groupIndex).SetProjection(t.q.slim()))
-	if err != nil {
-		return nil, err
-	}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	find := options.Find().SetSort(order).SetLimit(pageDocuments).SetBatchSize(pageDocuments).SetHint(groupIndex).SetProjection(t.q.slim())
+	err = t.each(ctx, filter, find, func(raw bson.Raw) bool {
 		docs = append(docs, t.q.read(raw))
 		return true
 	})
 	return docs, err
 }
 
-// each calls a function with the documents of a cursor until it returns false.
-func each(ctx context.Context, cursor *mongo.Cursor, f func(bson.Raw) bool) error {
-	defer func() {
-		ctx, cancel := background(ctx)
-		defer cancel()
-		_ = cursor.Close(ctx) // Err returns the error
-	}()
-	for cursor.Next(ctx) {
-		if !f(cursor.Current) {
-			return nil
-		}
-	}
-	return cursor.Err()
-}
-
 // Newer implements [queue.Driver]: no field says when a document became visible.
 func (t *table) Newer(context.Context) ([]string, error) { return nil, nil }
 
 // Take implements [queue.Driver]. There is no transaction: documents are marked one by one, and the engine puts back what is no prefix.
-func (t *table) Take(_ context.Context, f func(queue.Taker) error) error { return f((*taker)(t)) }
+func (t *table) Take(_ context.Context, f func(queue.Taker) error) error { return f(t) }
 
-// taker implements [queue.Taker].
-type taker table
-
-func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, bytes int64) (map[string]queue.Found, error) {
+// Read implements [queue.Taker]; so do Fill and Mark.
+func (t *table) Read(ctx context.Context, chosen []*queue.Entry, bytes int64) (map[string]queue.Found, error) {
 	keys := make(bson.A, len(chosen))
 	for i, e := range chosen {
 		keys[i] = e.Key
 	}
-	cursor, err := t.coll.Find(ctx, t.chosen(keys), options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: ClaimField, Value: 0}}))
-	if err != nil {
-		return nil, err
-	}
 	found := make(map[string]queue.Found, len(chosen))
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	err := t.each(ctx, t.chosen(keys), options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: ClaimField, Value: 0}}), func(raw bson.Raw) bool {
 		f := t.found(raw)
 		size := int64(len(f.Row.Payload))
 		if bytes -= size; bytes < 0 {
@@ -200,48 +172,40 @@ func (t *taker) Read(ctx context.Context, chosen []*queue.Entry, bytes int64) (m
 }
 
 // chosen is the condition that documents with these keys still wait.
-func (t *taker) chosen(keys bson.A) bson.D {
+func (t *table) chosen(keys bson.A) bson.D {
 	return bson.D{{Key: t.q.fields.Key, Value: in(keys)}, t.q.waiting()}
 }
 
-func (t *taker) found(raw bson.Raw) queue.Found {
-	return queue.Found{ID: (*table)(t).id(raw.Lookup(t.q.fields.Group)), Attempts: t.q.attempts(raw), Row: (*table)(t).decode(raw)}
+func (t *table) found(raw bson.Raw) queue.Found {
+	return queue.Found{ID: t.id(raw.Lookup(t.q.fields.Group)), Attempts: t.q.attempts(raw), Row: t.decode(raw)}
 }
 
-func (t *taker) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {
-	raw, err := t.coll.FindOne(ctx, t.chosen(bson.A{e.Key}), options.FindOne().SetHint(t.q.keyIndex())).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return false, nil
-	}
-	if err == nil {
+func (t *table) Fill(ctx context.Context, e *queue.Entry, f *queue.Found) (bool, error) {
+	raw, err := t.one(ctx, t.chosen(bson.A{e.Key}), options.FindOne().SetHint(t.q.keyIndex()))
+	if raw != nil {
 		*f = t.found(raw)
 	}
-	return true, err
+	return raw != nil, err
 }
 
-func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (stamp time.Time, missing map[string]bool, err error) {
+func (t *table) Mark(ctx context.Context, rows []queue.Picked) (stamp time.Time, missing map[string]bool, err error) {
 	f, keys := &t.q.fields, make(bson.A, len(rows))
 	stamp = t.q.nextStamp()
 	for i, r := range rows {
 		keys[i] = r.Key
 	}
-	result, err := t.coll.UpdateMany(ctx, t.chosen(keys), bson.D{{Key: "$set", Value: bson.D{
-		{Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: date(stamp)}, {Key: ClaimField, Value: t.q.token}}}}, options.UpdateMany().SetHint(t.q.keyIndex()))
-	if err != nil || result.MatchedCount == int64(len(rows)) {
+	n, _, err := t.update(ctx, t.chosen(keys), bson.D{{Key: "$set", Value: bson.D{
+		{Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: date(stamp)}, {Key: ClaimField, Value: t.q.token}}}})
+	if err != nil || n == len(rows) {
 		return stamp, nil, err
 	}
+	ours, err := t.keys(ctx, t.ours(keys, stampsOf(stamp)))
 	missing = map[string]bool{}
 	for _, r := range rows {
-		missing[r.Text] = true
+		if !ours[r.Text] {
+			missing[r.Text] = true
+		}
 	}
-	cursor, err := t.coll.Find(ctx, (*table)(t).ours(keys, stampsOf(stamp)), options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: f.Key, Value: 1}}))
-	if err != nil {
-		return stamp, nil, err
-	}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
-		delete(missing, keyOf(raw.Lookup(f.Key)))
-		return true
-	})
 	return stamp, missing, err
 }
 
@@ -253,7 +217,7 @@ func (t *table) ours(keys bson.A, at stamps) bson.D {
 
 // Unmark implements [queue.Driver].
 func (t *table) Unmark(ctx context.Context, keys []any, stamp time.Time) (locked []any, err error) {
-	_, err = t.coll.UpdateMany(ctx, t.ours(keys, stampsOf(stamp)), t.putBack(), options.UpdateMany().SetHint(t.q.keyIndex()))
+	_, _, err = t.update(ctx, t.ours(keys, stampsOf(stamp)), t.putBack())
 	return nil, err
 }
 

@@ -2,11 +2,9 @@ package queuetable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -20,7 +18,7 @@ func (q *Queue) allUnfinished() bson.E {
 
 // byAge is the order of age.
 func (q *Queue) byAge() bson.D {
-	return bson.D{{Key: q.fields.Created, Value: 1}, {Key: q.fields.Key, Value: 1}}
+	return fields(q.fields.Created, q.fields.Key)
 }
 
 // Unfinished implements [adapters.OperatorQueue].
@@ -37,20 +35,13 @@ func (q *Queue) Unfinished(ctx context.Context, most int) (b adapters.Backlog, e
 }
 
 func (t *table) unfinished(ctx context.Context, most int, b *adapters.Backlog) error {
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return err
-	}
 	q := t.q
-	n, err := coll.CountDocuments(ctx, bson.D{q.allUnfinished()}, options.Count().SetLimit(int64(most)+1).SetHint(ageIndex))
+	n, err := t.count(ctx, bson.D{q.allUnfinished()}, options.Count().SetLimit(int64(most)+1).SetHint(ageIndex))
 	if err != nil || n == 0 {
 		return err
 	}
-	b.Rows += int(n)
-	raw, err := coll.FindOne(ctx, bson.D{q.allUnfinished()}, options.FindOne().SetSort(q.byAge()).SetHint(ageIndex).SetProjection(bson.D{{Key: q.fields.Created, Value: 1}})).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil
-	}
+	b.Rows += n
+	raw, err := t.one(ctx, bson.D{q.allUnfinished()}, options.FindOne().SetSort(q.byAge()).SetHint(ageIndex).SetProjection(fields(q.fields.Created)))
 	if at, ok := raw.Lookup(q.fields.Created).TimeOK(); ok && (b.Oldest.IsZero() || at.Before(b.Oldest)) {
 		b.Oldest = at
 	}
@@ -67,10 +58,6 @@ func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most i
 
 func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most int) (page []adapters.WaitingRow, err error) {
 	q, f := t.q, &t.q.fields
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return nil, err
-	}
 	filter := bson.D{q.unfinishedOnly(q.layout.Statuses.Waiting()...)}
 	if after.Table != "" {
 		behind, err := t.after(after)
@@ -79,12 +66,8 @@ func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most i
 		}
 		filter = append(filter, behind)
 	}
-	fields := bson.D{{Key: f.Key, Value: 1}, {Key: f.Created, Value: 1}, {Key: f.Status, Value: 1}, {Key: f.Attempts, Value: 1}}
-	cursor, err := coll.Find(ctx, filter, options.Find().SetSort(q.byAge()).SetLimit(int64(most)).SetHint(ageIndex).SetProjection(fields))
-	if err != nil {
-		return nil, err
-	}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	find := options.Find().SetSort(q.byAge()).SetLimit(int64(most)).SetHint(ageIndex).SetProjection(fields(f.Key, f.Created, f.Status, f.Attempts))
+	err = t.each(ctx, filter, find, func(raw bson.Raw) bool {
 		attempts := q.attempts(raw)
 		page = append(page, adapters.WaitingRow{At: t.keyedAt(raw), Attempts: attempts, Version: fmt.Sprint(text(raw.Lookup(f.Status)), " ", attempts)})
 		return true
@@ -104,15 +87,8 @@ func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, e
 
 func (t *table) isFirst(ctx context.Context, key string) (bool, error) {
 	q, f := t.q, &t.q.fields
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return false, err
-	}
-	raw, err := coll.FindOne(ctx, bson.D{{Key: f.Key, Value: idOf(key)}, q.waiting()}, options.FindOne().SetHint(q.keyIndex()).SetProjection(q.slim())).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return false, nil
-	}
-	if err != nil {
+	raw, err := t.one(ctx, bson.D{{Key: f.Key, Value: idOf(key)}, q.waiting()}, options.FindOne().SetHint(q.keyIndex()).SetProjection(q.slim()))
+	if raw == nil {
 		return false, err
 	}
 	d := q.read(raw)
@@ -124,17 +100,14 @@ func (t *table) isFirst(ctx context.Context, key string) (bool, error) {
 		bson.D{{Key: f.Created, Value: bson.D{{Key: "$lt", Value: d.created}}}},
 		bson.D{{Key: f.Created, Value: d.created}, {Key: f.Key, Value: bson.D{{Key: "$lt", Value: d.id}}}},
 	}}
-	err = coll.FindOne(ctx, bson.D{q.allUnfinished(), t.ofGroup(name), before}, options.FindOne().SetHint(groupIndex).SetProjection(bson.D{{Key: f.Key, Value: 1}})).Err()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return true, nil
-	}
-	return false, err
+	raw, err = t.one(ctx, bson.D{q.allUnfinished(), t.ofGroup(name), before}, options.FindOne().SetHint(groupIndex).SetProjection(fields(f.Key)))
+	return raw == nil && err == nil, err
 }
 
 // Waiting implements [adapters.OperatorQueue]: the oldest documents are shown.
 func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err error) {
 	for _, t := range q.tables {
-		found, err := t.found(ctx, bson.D{q.unfinishedOnly(q.layout.Statuses.Waiting()...)}, options.Find().SetSort(q.byAge()).SetHint(ageIndex).SetLimit(int64(most)))
+		found, err := t.rows(ctx, bson.D{q.unfinishedOnly(q.layout.Statuses.Waiting()...)}, options.Find().SetSort(q.byAge()).SetHint(ageIndex).SetLimit(int64(most)))
 		if err != nil {
 			return nil, wrap(t.Name, "look at what waits", err)
 		}
@@ -148,7 +121,7 @@ func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err 
 // Find implements [adapters.OperatorQueue]. Ids are the keys of documents.
 func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.Found, err error) {
 	for _, t := range q.tables {
-		rows, err := t.found(ctx, bson.D{{Key: q.fields.Key, Value: in(idsOf(id))}}, options.Find().SetHint(q.keyIndex()).SetLimit(int64(most)))
+		rows, err := t.rows(ctx, bson.D{{Key: q.fields.Key, Value: in(idsOf(id))}}, options.Find().SetHint(q.keyIndex()).SetLimit(int64(most)))
 		if err != nil {
 			return found, wrap(t.Name, "look for an event", err)
 		}
@@ -157,18 +130,10 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 	return found, nil
 }
 
-// found reads documents with what routes match by and what became of them.
-func (t *table) found(ctx context.Context, filter bson.D, how *options.FindOptionsBuilder) (found []adapters.FoundRow, err error) {
+// rows reads documents with what routes match by and what became of them.
+func (t *table) rows(ctx context.Context, filter bson.D, how *options.FindOptionsBuilder) (found []adapters.FoundRow, err error) {
 	f := &t.q.fields
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cursor, err := coll.Find(ctx, filter, how)
-	if err != nil {
-		return nil, err
-	}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	err = t.each(ctx, filter, how, func(raw bson.Raw) bool {
 		row := t.decode(raw)
 		row.Payload = nil
 		is := adapters.FoundRow{Row: *row, Table: t.Name, Status: queue.StatusOf(t.q.layout, text(raw.Lookup(f.Status))), Attempts: t.q.attempts(raw), Error: text(raw.Lookup(f.Error))}

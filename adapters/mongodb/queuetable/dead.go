@@ -32,10 +32,6 @@ func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.Dea
 
 // dead reads a page.
 func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return nil, err
-	}
 	filter, err := t.deadFilter(f)
 	if err != nil {
 		return nil, err
@@ -45,17 +41,13 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 	if f.ID != "" {
 		limit = 2 // and no id may name two
 	}
-	find := options.Find().SetSort(bson.D{{Key: names.Created, Value: 1}, {Key: names.Key, Value: 1}}).SetLimit(int64(limit))
+	find := options.Find().SetSort(t.q.byAge()).SetLimit(int64(limit))
 	if !f.Payload && !t.q.layout.TypeInPayload { // none is read
 		find.SetProjection(bson.D{{Key: names.Payload, Value: 0}})
 	}
-	cursor, err := coll.Find(ctx, filter, find)
-	if err != nil {
-		return nil, err
-	}
 	var ids []string
 	bytes, found := 0, 0
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	err = t.each(ctx, filter, find, func(raw bson.Raw) bool {
 		row := t.decode(raw)
 		bytes += len(row.Payload)
 		if row.Err = nil; !f.Payload {
@@ -193,15 +185,11 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		}
 	}
 	for t, filter := range filters {
-		coll, err := t.collection(ctx)
+		n, err := t.count(ctx, filter)
 		if err != nil {
 			return 0, wrap(t.Name, string(action), err)
 		}
-		n, err := coll.CountDocuments(ctx, filter)
-		if err != nil {
-			return 0, wrap(t.Name, string(action), err)
-		}
-		changed += int(n)
+		changed += n
 	}
 	if changed == 0 {
 		return 0, nil
@@ -221,11 +209,11 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 
 // changeDead makes documents wait as for their first attempt, or deletes them. The error, and when they were last claimed, stay.
 func (t *table) changeDead(ctx context.Context, action adapters.ParkedAction, filter bson.D) (int, error) {
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return 0, err
-	}
 	if action == adapters.ParkedPurge {
+		coll, err := t.collection(ctx)
+		if err != nil {
+			return 0, err
+		}
 		result, err := coll.DeleteMany(ctx, filter)
 		if err != nil {
 			return 0, err
@@ -233,11 +221,8 @@ func (t *table) changeDead(ctx context.Context, action adapters.ParkedAction, fi
 		return int(result.DeletedCount), nil
 	}
 	f := &t.q.fields
-	result, err := coll.UpdateMany(ctx, filter, bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: t.q.layout.Statuses.Pending}, {Key: f.Attempts, Value: int32(0)}}}})
-	if err != nil {
-		return 0, err
-	}
-	return int(result.ModifiedCount), nil
+	_, n, err := t.update(ctx, filter, bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: t.q.layout.Statuses.Pending}, {Key: f.Attempts, Value: int32(0)}}}})
+	return n, err
 }
 
 // CountDead implements [adapters.OperatorQueue].
@@ -246,18 +231,14 @@ func (q *Queue) CountDead(ctx context.Context, most int, kinds bool) (counts []a
 		if kinds && q.layout.TypeInPayload {
 			return nil, false, fmt.Errorf("collection %s: the type of a message is in its payload: %w", t.Name, errors.ErrUnsupported)
 		}
-		coll, err := t.collection(ctx)
-		if err != nil {
-			return nil, false, wrap(t.Name, "count dead documents", err)
-		}
-		n, err := coll.CountDocuments(ctx, bson.D{{Key: q.fields.Status, Value: q.layout.Statuses.Dead}}, options.Count().SetLimit(int64(most)+1))
+		n, err := t.count(ctx, bson.D{{Key: q.fields.Status, Value: q.layout.Statuses.Dead}}, options.Count().SetLimit(int64(most)+1))
 		if err != nil {
 			return nil, false, wrap(t.Name, "count dead documents", err)
 		}
 		if n > 0 {
-			counts = append(counts, adapters.DeadCount{Row: adapters.Row{Kind: t.Kind}, Rows: min(int(n), most)})
+			counts = append(counts, adapters.DeadCount{Row: adapters.Row{Kind: t.Kind}, Rows: min(n, most)})
 		}
-		more = more || n > int64(most)
+		more = more || n > most
 	}
 	return counts, more, nil
 }

@@ -27,8 +27,7 @@ type document struct {
 // slim are the fields of a [document].
 func (q *Queue) slim() bson.D {
 	f := &q.fields
-	return bson.D{{Key: f.Key, Value: 1}, {Key: f.Group, Value: 1}, {Key: f.Created, Value: 1}, {Key: f.Status, Value: 1},
-		{Key: f.Claimed, Value: 1}, {Key: ClaimField, Value: 1}}
+	return fields(f.Key, f.Group, f.Created, f.Status, f.Claimed, ClaimField)
 }
 
 // read takes a document apart. The values are copies: a cursor uses its memory again.

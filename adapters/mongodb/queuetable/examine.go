@@ -87,17 +87,17 @@ func (t *table) examine(ctx context.Context) []adapters.Finding {
 	return []adapters.Finding{f, t.examineGroups(ctx), t.examineStuck(ctx)}
 }
 
+func unknown(subject string, err error) adapters.Finding {
+	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}
+}
+
 // examineGroups looks for documents whose group is no text.
 func (t *table) examineGroups(ctx context.Context) adapters.Finding {
 	subject := "collection " + t.Name + ": groups"
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}
-	}
-	n, err := coll.CountDocuments(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: notText}})
+	n, err := t.count(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: notText}})
 	switch {
 	case err != nil:
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}
+		return unknown(subject, err)
 	case n > 0:
 		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: fmt.Sprintf("%d unfinished documents have a %s that is no text: they are given up when they are claimed", n, t.q.fields.Group),
 			Fix: "have their writers write text, or no group"}
@@ -109,20 +109,16 @@ func (t *table) examineGroups(ctx context.Context) adapters.Finding {
 // anybody should take.
 func (t *table) examineStuck(ctx context.Context) adapters.Finding {
 	subject := "collection " + t.Name + ": documents being processed"
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}
-	}
-	n, err := coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
+	n, err := t.count(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
 		{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$lt", Value: date(t.q.server.Clock().Add(-t.q.timeout))}}}})
-	undated := int64(0)
+	undated := 0
 	if err == nil {
-		undated, err = coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
+		undated, err = t.count(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
 			{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$type", Value: "date"}}}}}})
 	}
 	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: mdb.Plainly(err).Error()}
+		return unknown(subject, err)
 	}
-	stuck := queue.Stuck{Subject: subject, Rows: "documents", Claimed: t.q.fields.Claimed, Timeout: t.q.timeout, Overdue: int(n), Undated: int(undated)}
+	stuck := queue.Stuck{Subject: subject, Rows: "documents", Claimed: t.q.fields.Claimed, Timeout: t.q.timeout, Overdue: n, Undated: undated}
 	return stuck.Finding()
 }

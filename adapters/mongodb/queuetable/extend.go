@@ -25,10 +25,6 @@ func (q *Queue) renew(ctx context.Context, rows []*settled) error {
 
 // renew writes the new time into documents of a collection.
 func (t *table) renew(ctx context.Context, rows []*settled, stamp time.Time) error {
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return err
-	}
 	keys, groups := bson.A{}, map[stamps]bson.A{}
 	for _, r := range rows {
 		keys = append(keys, r.Lease.Key)
@@ -41,27 +37,16 @@ func (t *table) renew(ctx context.Context, rows []*settled, stamp time.Time) err
 		models = append(models, mongo.NewUpdateManyModel().SetHint(t.q.keyIndex()).SetFilter(t.ours(keys, was)).
 			SetUpdate(bson.D{{Key: "$set", Value: bson.D{{Key: t.q.fields.Claimed, Value: date(stamp)}}}}))
 	}
-	result, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	n, err := t.write(ctx, models)
 	if err != nil {
 		return err
 	}
-	ours := map[string]bool{}
-	if all := result.MatchedCount == int64(len(rows)); all {
-		for _, r := range rows {
-			r.Done = true
-		}
-		return nil
+	all, ours := n == len(rows), map[string]bool{}
+	if !all {
+		ours, err = t.keys(ctx, t.ours(keys, stampsOf(stamp)))
 	}
-	cursor, err := coll.Find(ctx, t.ours(keys, stampsOf(stamp)), options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: t.q.fields.Key, Value: 1}}))
-	if err != nil {
-		return err
-	}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
-		ours[keyOf(raw.Lookup(t.q.fields.Key))] = true
-		return true
-	})
 	for _, r := range rows {
-		r.Done = ours[r.Claim.Key]
+		r.Done = all || ours[r.Claim.Key]
 	}
 	return err
 }
@@ -81,12 +66,8 @@ const recoverStep = 1000
 func (t *table) Recover(ctx context.Context, held func(key string) bool, _ int) (recovered int, err error) {
 	f, st := &t.q.fields, &t.q.layout.Statuses
 	stuck := bson.D{{Key: f.Status, Value: st.Processing}, {Key: f.Claimed, Value: bson.D{{Key: "$lt", Value: date(t.q.server.Clock().Add(-t.q.timeout))}}}}
-	cursor, err := t.coll.Find(ctx, stuck, options.Find().SetProjection(bson.D{{Key: f.Key, Value: 1}}))
-	if err != nil {
-		return 0, err
-	}
 	var keys bson.A
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	err = t.each(ctx, stuck, options.Find().SetProjection(fields(f.Key)), func(raw bson.Raw) bool {
 		if id := copied(raw.Lookup(f.Key)); !held(keyOf(id)) {
 			keys = append(keys, id)
 		}
@@ -94,13 +75,9 @@ func (t *table) Recover(ctx context.Context, held func(key string) bool, _ int) 
 	})
 	for len(keys) > 0 && err == nil {
 		step := keys[:min(len(keys), recoverStep)]
-		var result *mongo.UpdateResult
-		result, err = t.coll.UpdateMany(ctx, append(bson.D{{Key: f.Key, Value: in(step)}}, stuck...),
-			t.putBack(), options.UpdateMany().SetHint(t.q.keyIndex()))
-		if err == nil {
-			recovered += int(result.ModifiedCount)
-		}
-		keys = keys[len(step):]
+		var n int
+		_, n, err = t.update(ctx, append(bson.D{{Key: f.Key, Value: in(step)}}, stuck...), t.putBack())
+		recovered, keys = recovered+n, keys[len(step):]
 	}
 	return recovered, err
 }
@@ -108,12 +85,8 @@ func (t *table) Recover(ctx context.Context, held func(key string) bool, _ int) 
 // Marked implements [queue.Driver].
 func (t *table) Marked(ctx context.Context, most int) (n int, longest time.Duration, err error) {
 	f := &t.q.fields
-	cursor, err := t.coll.Find(ctx, bson.D{{Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: bson.D{{Key: "$gt", Value: date(time.Time{})}}}},
-		options.Find().SetProjection(bson.D{{Key: f.Claimed, Value: 1}}).SetSort(bson.D{{Key: f.Claimed, Value: 1}}).SetLimit(int64(most)+1))
-	if err != nil {
-		return 0, 0, err
-	}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	dated := bson.D{{Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: bson.D{{Key: "$gt", Value: date(time.Time{})}}}}
+	err = t.each(ctx, dated, options.Find().SetProjection(fields(f.Claimed)).SetSort(fields(f.Claimed)).SetLimit(int64(most)+1), func(raw bson.Raw) bool {
 		if n++; n == 1 {
 			longest = t.q.server.Clock().Sub(raw.Lookup(f.Claimed).Time())
 		}

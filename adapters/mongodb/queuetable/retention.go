@@ -59,25 +59,20 @@ func (q *Queue) RetainDelivered(ctx context.Context, r adapters.Retention) (sum 
 }
 
 func (t *table) retain(ctx context.Context, r adapters.Retention) (step adapters.Retained, err error) {
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return step, err
-	}
 	f, now := &t.q.fields, t.q.server.Clock()
 	delivered := bson.E{Key: f.Status, Value: t.q.layout.Statuses.Done}
 	old := bson.D{delivered, {Key: f.Created, Value: bson.D{{Key: "$lte", Value: date(now.Add(-r.Keep))}}}}
 	if r.DryRun {
-		step.Rows, err = coll.CountDocuments(ctx, old)
+		var n int
+		n, err = t.count(ctx, old)
+		step.Rows = int64(n)
 	} else {
-		step, err = t.removeOld(ctx, coll, old, cmp.Or(r.Batch, adapters.DefaultRetainBatch))
+		step, err = t.removeOld(ctx, old, cmp.Or(r.Batch, adapters.DefaultRetainBatch))
 	}
 	if err != nil || step.More {
 		return step, err
 	}
-	first, err := coll.FindOne(ctx, bson.D{delivered, {Key: f.Created, Value: bson.D{{Key: "$type", Value: "date"}}}}, options.FindOne().SetSort(bson.D{{Key: f.Created, Value: 1}})).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return step, nil
-	}
+	first, err := t.one(ctx, bson.D{delivered, {Key: f.Created, Value: bson.D{{Key: "$type", Value: "date"}}}}, options.FindOne().SetSort(fields(f.Created)))
 	if at, ok := first.Lookup(f.Created).TimeOK(); ok {
 		step.Oldest = max(now.Sub(at), 0)
 	}
@@ -85,15 +80,18 @@ func (t *table) retain(ctx context.Context, r adapters.Retention) (step adapters
 }
 
 // removeOld deletes a batch of documents by their keys, each by itself.
-func (t *table) removeOld(ctx context.Context, coll *mongo.Collection, old bson.D, limit int) (step adapters.Retained, err error) {
+func (t *table) removeOld(ctx context.Context, old bson.D, limit int) (step adapters.Retained, err error) {
 	f := &t.q.fields
-	cursor, err := coll.Find(ctx, old, options.Find().SetSort(bson.D{{Key: f.Created, Value: 1}}).SetLimit(int64(limit)).SetProjection(bson.D{{Key: f.Key, Value: 1}}))
-	if err != nil {
+	keys := bson.A{}
+	err = t.each(ctx, old, options.Find().SetSort(fields(f.Created)).SetLimit(int64(limit)).SetProjection(fields(f.Key)), func(raw bson.Raw) bool {
+		keys = append(keys, copied(raw.Lookup(f.Key)))
+		return true
+	})
+	if err != nil || len(keys) == 0 {
 		return step, err
 	}
-	keys := bson.A{}
-	err = each(ctx, cursor, func(raw bson.Raw) bool { keys = append(keys, raw.Lookup(f.Key)); return true })
-	if err != nil || len(keys) == 0 {
+	coll, err := t.collection(ctx)
+	if err != nil {
 		return step, err
 	}
 	brief, cancel := context.WithTimeout(ctx, lockedLimit)

@@ -73,10 +73,6 @@ func (q *Queue) change(e *queue.Effect) change {
 
 // write writes the results of a collection.
 func (s *settling) write(ctx context.Context, t *table) error {
-	coll, err := t.collection(ctx)
-	if err != nil {
-		return err
-	}
 	groups, keys := map[same][]*settled{}, bson.A{}
 	for _, r := range s.byTable[t] {
 		is := same{s.q.change(&r.Effect), stampsOf(r.Lease.Stamps()...)}
@@ -87,17 +83,17 @@ func (s *settling) write(ctx context.Context, t *table) error {
 	for is, rows := range groups {
 		models = append(models, s.model(t, is, rows))
 	}
-	result, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	n, err := t.write(ctx, models)
 	if err != nil {
 		return err
 	}
-	if result.MatchedCount == int64(len(keys)) {
-		for _, r := range s.byTable[t] {
-			r.Done = true
-		}
-		return nil
+	if n < len(keys) {
+		return s.compare(ctx, t, keys)
 	}
-	return s.compare(ctx, t, coll, keys)
+	for _, r := range s.byTable[t] {
+		r.Done = true
+	}
+	return nil
 }
 
 // model is the statement that writes one change.
@@ -119,19 +115,15 @@ func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 
 // compare finds out which documents are as their outcomes want them: the others are lost. Whether they have become so now, or
 // by a former call that has ended with an error, makes no difference.
-func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection, keys bson.A) error {
+func (s *settling) compare(ctx context.Context, t *table, keys bson.A) error {
 	f := &t.q.fields
-	cursor, err := coll.Find(ctx, bson.D{{Key: f.Key, Value: in(keys)}},
-		options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: f.Key, Value: 1}, {Key: f.Status, Value: 1}, {Key: f.Attempts, Value: 1}}))
-	if err != nil {
-		return err
-	}
 	type state struct {
 		status   string
 		attempts int
 	}
 	states := map[string]state{}
-	err = each(ctx, cursor, func(raw bson.Raw) bool {
+	find := options.Find().SetHint(t.q.keyIndex()).SetProjection(fields(f.Key, f.Status, f.Attempts))
+	err := t.each(ctx, bson.D{{Key: f.Key, Value: in(keys)}}, find, func(raw bson.Raw) bool {
 		states[keyOf(raw.Lookup(f.Key))] = state{text(raw.Lookup(f.Status)), t.q.attempts(raw)}
 		return true
 	})

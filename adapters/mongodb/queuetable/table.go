@@ -13,26 +13,16 @@ import (
 // table is one collection and what is known about it.
 type table struct {
 	Table
-	q    *Queue
-	coll *mongo.Collection // nil: not described yet
+	q *Queue
 }
 
 // ID implements [queue.Driver].
 func (t *table) ID() string { return t.Name }
 
 // Describe implements [queue.Driver]. [Queue.Check] inspects the collection.
-func (t *table) Describe(ctx context.Context) (err error) {
-	t.coll, err = t.collection(ctx)
+func (t *table) Describe(ctx context.Context) error {
+	_, err := t.collection(ctx)
 	return err
-}
-
-// collection is the collection, once the server has said what it is.
-func (t *table) collection(ctx context.Context) (*mongo.Collection, error) {
-	db, err := t.q.server.Database(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return db.Collection(t.Name), nil
 }
 
 // The names of our indexes.
@@ -59,14 +49,14 @@ func ourIndexes(l *Layout) []index {
 	f, st := l.Fields, &l.Statuses
 	unfinished := bson.D{{Key: f.Status, Value: bson.D{{Key: "$gte", Value: firstUnfinished(l)}}}}
 	all := []index{
-		{groupIndex, bson.D{{Key: f.Group, Value: 1}, {Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}, unfinished, true},
-		{ageIndex, bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}, unfinished, true},
-		{heldIndex, bson.D{{Key: f.Claimed, Value: 1}}, bson.D{{Key: f.Status, Value: st.Processing}}, false},
+		{groupIndex, fields(f.Group, f.Created, f.Key), unfinished, true},
+		{ageIndex, fields(f.Created, f.Key), unfinished, true},
+		{heldIndex, fields(f.Claimed), bson.D{{Key: f.Status, Value: st.Processing}}, false},
 		// The status is first, because servers before 5.0 have one index of a key.
-		{deadIndex, bson.D{{Key: f.Status, Value: 1}, {Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}, bson.D{{Key: f.Status, Value: st.Dead}}, false},
+		{deadIndex, fields(f.Status, f.Created, f.Key), bson.D{{Key: f.Status, Value: st.Dead}}, false},
 	}
 	if l.OldIsDeleted {
-		all = append(all, index{doneIndex, bson.D{{Key: f.Status, Value: 1}, {Key: f.Created, Value: 1}}, bson.D{{Key: f.Status, Value: st.Done}}, false})
+		all = append(all, index{doneIndex, fields(f.Status, f.Created), bson.D{{Key: f.Status, Value: st.Done}}, false})
 	}
 	return all
 }
@@ -173,7 +163,7 @@ func sameKeys(a, b bson.D) bool {
 
 // keyIndex is the index of keys, which every collection has. Statements name it that say the keys of what they want: a server that compares
 // plans may otherwise take FlowCatalyst's index of the status, and read all that waits.
-func (q *Queue) keyIndex() bson.D { return bson.D{{Key: q.fields.Key, Value: 1}} }
+func (q *Queue) keyIndex() bson.D { return fields(q.fields.Key) }
 
 // Filters.
 
