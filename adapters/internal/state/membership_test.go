@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
@@ -143,4 +145,59 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	if want := "[4]"; fmt.Sprint(s.former[4]) != want {
 		t.Errorf("after a success the former sessions are %v, want %s", s.former[4], want)
 	}
+}
+
+// Whatever happens to the connection: one session at most is open, those that were given up are named to the next one until one succeeds, and an
+// instance that has not joined, or has left, holds nothing.
+func TestSessionsAreNeverTwo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &server{}
+		o, ctx := s.store(), context.Background()
+		current, former := int64(0), []int64{} // as the store should know them; 0: it has not joined
+		abandoned := func(id int64) {
+			if id != 0 && !slices.Contains(former, id) {
+				former = append(former, id)
+				former = former[max(0, len(former)-formerSessions):]
+			}
+		}
+		for range rapid.IntRange(1, 200).Draw(t, "calls") {
+			var err error
+			before, was := s.opened, current
+			call := rapid.SampledFrom([]string{"join", "renew", "renew", "renew", "leave", "close", "breaks", "refuses", "accepts"}).Draw(t, "call")
+			switch call {
+			case "join":
+				err = o.Join(ctx, "a", time.Minute)
+			case "renew":
+				_, err = o.Renew(ctx, "a", time.Minute)
+			case "leave":
+				err, current = o.Leave(ctx, "a"), 0
+			case "close":
+				o.CloseSession()
+				current = 0
+			case "breaks":
+				s.broken = true
+			default:
+				s.refuses = call == "refuses"
+			}
+			if unjoined := err != nil && strings.Contains(err.Error(), "has not joined"); (call == "renew" || call == "leave") && unjoined != (was == 0) {
+				t.Fatalf("%s in session %d: %v", call, was, err)
+			}
+			if s.opened > before {
+				if abandoned(was); !slices.Equal(s.former[len(s.former)-1], former) {
+					t.Fatalf("session %d gets the former ones %v, want %v", s.opened, s.former[len(s.former)-1], former)
+				}
+				if err == nil {
+					current, former = s.opened, nil
+				} else {
+					abandoned(s.opened)
+				}
+			}
+			for id := int64(1); id <= s.opened; id++ {
+				if open := !slices.Contains(s.closed, fmt.Sprint(id, " true")) && !slices.Contains(s.closed, fmt.Sprint(id, " false")); open && id != current {
+					t.Fatalf("after %s, %v, session %d is open beside %d", call, err, id, current)
+				}
+			}
+		}
+	})
 }
