@@ -17,7 +17,7 @@ import (
 // before it.
 func (e *queueEnv) fill(table string, n, groups int, status string) {
 	e.t.Helper()
-	e.exec(e.sql(table, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:created})
+	e.exec(e.sql(table, `INSERT INTO {t} ({set_key}, {set_type}, {set_group}, {set_payload}, {set_status}, {set_created})
 SELECT lpad((i + c.n)::text, 13, '0'), 'EVENT', 'order-' || i % $2, '{"type": "order.created", "id": "' || i || '", "padding": "' || repeat('x', 100) || '"}',
        `+pg.Literal(status)+`, timestamp '2026-01-01' + (i + c.n) * interval '1 ms'
 FROM (SELECT count(*) AS n FROM {t}) AS c, generate_series(1, $1::int) AS i`), n, groups)

@@ -181,13 +181,13 @@ func (e *queueEnv) statuses() map[adaptertest.QueueStatus][]string {
 
 func (e *queueEnv) insert(tx pgx.Tx, rows []adaptertest.QueueRow) error {
 	batch := &pgx.Batch{}
-	attempts, none := ", {set:attempts}", ", 0"
+	attempts, none := ", {set_attempts}", ", 0"
 	if e.layout.Noted() {
 		attempts, none = "", ""
 	}
 	for i := range rows {
 		r := &rows[i]
-		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}`+attempts+`, {set:created})
+		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set_key}, {set_type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set_payload}, {set_status}`+attempts+`, {set_created})
 VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+none+`, $5)`), r.Key, cmp.Or(r.Type, "EVENT"), r.Group, r.Payload, r.CreatedAt)
 	}
 	return tx.SendBatch(e.ctx, batch).Close()
@@ -219,11 +219,11 @@ func (e *queueEnv) harness() adaptertest.QueueHarness {
 	}
 	h.Set = func(t *testing.T, status adaptertest.QueueStatus, since time.Duration, keys ...string) {
 		t.Helper()
-		claimed := `, {set:claimed} = now() - make_interval(secs => $2)`
+		claimed := `, {set_claimed} = now() - make_interval(secs => $2)`
 		if e.layout.Claimless() {
-			claimed = `, {set:created} = {created} + make_interval(secs => 0 * $2)`
+			claimed = `, {set_created} = {created} + make_interval(secs => 0 * $2)`
 		}
-		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+claimed+`
+		e.each(`UPDATE {t} t SET {set_status} = `+pg.Literal(e.statuses()[status][0])+claimed+`
 WHERE {key} = ANY ($1)`, keys, since.Seconds())
 	}
 	if !e.layout.DoneIsDeleted {
@@ -258,7 +258,7 @@ func (e *queueEnv) retaining(t testing.TB) *queueEnv {
 
 // refuse has triggers refuse that a row is done.
 func (e *queueEnv) refuse(_ *testing.T, key string) (mend func()) {
-	done := "NEW.{set:status}::text = " + pg.Literal(e.layout.Statuses.Done)
+	done := "NEW.{set_status}::text = " + pg.Literal(e.layout.Statuses.Done)
 	if e.layout.DoneIsDeleted {
 		done = "TG_OP = 'DELETE'"
 	}
@@ -334,7 +334,7 @@ func (e *queueEnv) deleting() *queueEnv {
 		done := table.Name + "_done"
 		e.exec("CREATE TABLE " + done + " (LIKE " + table.Name + ")")
 		e.exec(e.sql(table.Name, `CREATE FUNCTION `+done+`() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
-OLD.{set:status} := `+pg.Literal(e.layout.Statuses.Done)+`; INSERT INTO `+done+` SELECT (OLD).*; RETURN NULL; END$$`))
+OLD.{set_status} := `+pg.Literal(e.layout.Statuses.Done)+`; INSERT INTO `+done+` SELECT (OLD).*; RETURN NULL; END$$`))
 		e.exec("CREATE TRIGGER done AFTER DELETE ON " + table.Name + " FOR EACH ROW EXECUTE FUNCTION " + done + "()")
 	}
 	return e

@@ -135,12 +135,12 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 	limit := arg(cmp.Or(f.Limit, adapters.DefaultParkedStep))
 	where := ""
 	if f.After.Table != "" {
-		where += " AND ({created}, {key}) > (" + arg(f.After.Created) + "::text::" + q.types.created + ", " + arg(f.After.Key) + "::text::" + q.types.key + ")"
+		where += " AND ({created}, {key}) > (" + arg(f.After.Created) + "::text::{created_type}, " + arg(f.After.Key) + "::text::{key_type})"
 	}
 	order := " ORDER BY {created}, {key}"
 	if f.ID != "" {
 		order = "" // one row, by the primary key: an order would lead along the index of all dead rows
-		where += " AND {key} = " + arg(f.ID) + "::text::" + q.types.key
+		where += " AND {key} = " + arg(f.ID) + "::text::{key_type}"
 	}
 	if f.Group != "" {
 		condition, ok := q.inGroup(kind, f.Group, arg)
@@ -204,7 +204,7 @@ func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bo
 
 // theDead is the condition that a row of the given keys is dead still. IS TRUE keeps the
 // status from being looked up in an index.
-const theDead = "{key} = ANY ($1::text[]::{key[]}) AND ({status} IN ({dead})) IS TRUE"
+const theDead = "{key} = ANY ($1::text[]::{key_type}[]) AND ({status} IN ({dead})) IS TRUE"
 
 // theRedriven is the condition that a row of the given keys is dead still, or in backoff.
 func (q *queueSQL) theRedriven() string {
@@ -215,22 +215,22 @@ func (q *queueSQL) theRedriven() string {
 	case q.notes != "":
 		waits = "EXISTS (SELECT FROM {notes} n WHERE n.queue = {queue} AND n.key = {key}::text AND NOT n.dead AND " + waits + ")"
 	}
-	return "{key} = ANY ($1::text[]::{key[]}) AND ({status} IN ({dead}) OR " + waits + ") IS TRUE"
+	return "{key} = ANY ($1::text[]::{key_type}[]) AND ({status} IN ({dead}) OR " + waits + ") IS TRUE"
 }
 
 // redrive makes dead rows, and those in backoff, wait as for their first attempt. The error, and when the row was
 // last claimed, stay, as the systems that write such tables leave them when a row waits
 // again. Parameter: keys.
 func (q *queueSQL) redrive() string {
-	set := "{set:status} = {is:pending}"
+	set := "{set_status} = {is_pending}"
 	if q.layout.Columns.Attempts != "" {
-		set += ", {set:attempts} = 0"
+		set += ", {set_attempts} = 0"
 	}
 	if q.layout.Columns.NextAttempt != "" {
-		set += ", {set:next_attempt} = now()"
+		set += ", {set_next_attempt} = now()"
 	}
 	if q.layout.Columns.Updated != "" {
-		set += ", {set:updated} = now()"
+		set += ", {set_updated} = now()"
 	}
 	return q.fill("UPDATE {t} t SET " + set + " WHERE " + q.theRedriven())
 }

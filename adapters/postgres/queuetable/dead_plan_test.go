@@ -15,11 +15,11 @@ import (
 // rowsOf inserts rows with a status: keys begin with prefix, and all are of one group in ten.
 func (e *queueEnv) rowsOf(prefix, status string, rows int) {
 	e.t.Helper()
-	attempts, none := ", {set:attempts}", ", 0"
+	attempts, none := ", {set_attempts}", ", 0"
 	if e.layout.Columns.Attempts == "" {
 		attempts, none = "", ""
 	}
-	e.each(`INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}, {set:created}`+attempts+`)
+	e.each(`INSERT INTO {t} ({set_key}, {set_type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set_payload}, {set_status}, {set_created}`+attempts+`)
 SELECT $1 || lpad(i::text, 9, '0'), 'EVENT', $1 || i % 10, '{"type":"t"}', `+pg.Literal(status)+`, timestamptz '2026-01-01' + i * interval '1 ms'`+none+`
 FROM generate_series(1, $2::int) i`, prefix, rows)
 }

@@ -16,7 +16,7 @@ func TestG1_APayloadOfBracketsIsOneBadRow(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).flowCatalyst(t, true)
 	e.fill(e.tables[0].Name, 2, 1, "PENDING")
-	e.exec(e.sql(e.tables[0].Name, `UPDATE {t} SET {set:payload} = repeat('[', 15000000) WHERE {set:key} = (SELECT min({set:key}) FROM {t})`))
+	e.exec(e.sql(e.tables[0].Name, `UPDATE {t} SET {set_payload} = repeat('[', 15000000) WHERE {set_key} = (SELECT min({set_key}) FROM {t})`))
 	q := e.queue()
 	defer func() { pgtest.Must(t, q.Close()) }()
 	rows := claimAll(t, q)
@@ -32,15 +32,15 @@ func TestG1_APayloadOfBracketsIsOneBadRow(t *testing.T) {
 func TestG7_APayloadThatIsTooLargeStaysInItsQueue(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t)
-	for typ, using := range map[string]string{"text": "{set:payload}", "json": "{set:payload}::json", "jsonb": "{set:payload}::jsonb",
-		"bytea": "convert_to({set:payload}, 'UTF8')"} {
+	for typ, using := range map[string]string{"text": "{set_payload}", "json": "{set_payload}::json", "jsonb": "{set_payload}::jsonb",
+		"bytea": "convert_to({set_payload}, 'UTF8')"} {
 		t.Run(typ, func(t *testing.T) {
 			t.Parallel()
 			e := e.flowCatalyst(t, true)
 			table := e.tables[0].Name
 			e.fill(table, 3, 1, "PENDING")
-			e.exec(e.sql(table, `UPDATE {t} SET {set:payload} = to_json(repeat('x', 17000000))::text WHERE {set:key} = (SELECT min({set:key}) FROM {t})`))
-			e.exec(e.sql(table, "ALTER TABLE {t} ALTER COLUMN {set:payload} TYPE "+typ+" USING "+using))
+			e.exec(e.sql(table, `UPDATE {t} SET {set_payload} = to_json(repeat('x', 17000000))::text WHERE {set_key} = (SELECT min({set_key}) FROM {t})`))
+			e.exec(e.sql(table, "ALTER TABLE {t} ALTER COLUMN {set_payload} TYPE "+typ+" USING "+using))
 			q := e.queue()
 			defer func() { pgtest.Must(t, q.Close()) }()
 			rows, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: slots(), Limit: 500, Bytes: 1 << 20})

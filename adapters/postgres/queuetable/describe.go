@@ -68,11 +68,11 @@ func (q *queueSQL) text(indexes queueIndexes) queueText {
 		first:      q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
 		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
 		look:  q.look(indexes),
-		done:  q.kind.settle(q, settlement{status: "{is:done}", done: true}),
-		retry: q.kind.settle(q, settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
-		dead:  q.kind.settle(q, settlement{status: "{is:dead}", withError: true, dead: true}), deadBy: q.deadBy(),
+		done:  q.kind.settle(q, settlement{status: "{is_done}", done: true}),
+		retry: q.kind.settle(q, settlement{status: "{is_retrying}", withError: !q.layout.ErrorWhenDead}),
+		dead:  q.kind.settle(q, settlement{status: "{is_dead}", withError: true, dead: true}), deadBy: q.deadBy(),
 		put:    q.kind.settle(q, settlement{status: q.waitingAgain()}),
-		isDone: q.kind.settled(q, "{is:done}"), isDead: q.kind.settled(q, "{dead}"),
+		isDone: q.kind.settled(q, "{is_done}"), isDead: q.kind.settled(q, "{dead}"),
 		locked: q.locked(), elsewhere: q.elsewhere(), forgetNotes: q.forgetNotes(),
 	}
 	q.kind.complete(q, &text)
@@ -144,7 +144,7 @@ func (q *queueIndexes) add(sql *queueSQL, index queueIndex) {
 // groupInIndex is what the first column of an index by group is called.
 func (q *queueSQL) groupInIndex() string {
 	if q.layout.GroupByType || q.short {
-		return pg.IndexExpression(q.fill("{set:group}"))
+		return pg.IndexExpression(q.fill("{set_group}"))
 	}
 	return q.layout.Columns.Group
 }

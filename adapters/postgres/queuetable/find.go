@@ -32,7 +32,7 @@ func (q *queueSQL) find() string {
 	return q.fill(`SELECT ` + q.shownColumns(false) + `, {status}::text,
     ` + wire.Instant("{created}") + `, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
     ` + q.timeText(q.layout.Columns.Done, "{done}") + `, ` + q.timeText(q.layout.Columns.Updated, "{updated}") + `
-FROM {t} t` + q.notedAny() + ` WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
+FROM {t} t` + q.notedAny() + ` WHERE {key} = $1::text::{key_type} LIMIT $2`)
 }
 
 // foundRow is a row of find.
@@ -80,7 +80,7 @@ func (q *Queue) waitingIn(ctx context.Context, t *queueTable, after adapters.Dea
 	args := []any{most}
 	place := ""
 	if after.Table != "" {
-		place = " AND ({created}, {key}) > ($2::text::" + sql.types.created + ", $3::text::" + sql.types.key + ")"
+		place = " AND ({created}, {key}) > ($2::text::{created_type}, $3::text::{key_type})"
 		args = append(args, after.Created, after.Key)
 	}
 	attempts := "0"
@@ -112,10 +112,10 @@ func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, e
 	}
 	earlier := "false"
 	if sql.layout.Columns.Group != "" {
-		earlier = sql.fill(`EXISTS (SELECT FROM {t} o WHERE {other:group} = {group} AND o.{set:status} IN ({unfinished})
-    AND (o.{set:created}, o.{set:key}) < ({created}, {key}))`)
+		earlier = `EXISTS (SELECT FROM {t} o WHERE {other_group} = {group} AND o.{set_status} IN ({unfinished})
+    AND (o.{set_created}, o.{set_key}) < ({created}, {key}))`
 	}
-	err = q.pool.QueryRow(ctx, sql.fill(`SELECT NOT `)+earlier+sql.fill(` FROM {t} t WHERE {key} = $1::text::`+sql.types.key+` AND {status} IN ({waiting})`), at.Key).Scan(&first)
+	err = q.pool.QueryRow(ctx, sql.fill("SELECT NOT "+earlier+" FROM {t} t WHERE {key} = $1::text::{key_type} AND {status} IN ({waiting})"), at.Key).Scan(&first)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

@@ -119,7 +119,7 @@ func TestG3_FlowCatalystV2DeletesItsOwn(t *testing.T) {
 	if lost, err := q.Extend(e.ctx, []*adapters.Claim{claims["extended"]}); err != nil || len(lost) > 0 {
 		t.Fatalf("extend: %v, %v", lost, err)
 	}
-	e.each(`UPDATE {t} t SET {set:claimed} = {claimed} + make_interval(secs => $1) WHERE {key} = 'stolen'`, time.Second.Seconds())
+	e.each(`UPDATE {t} t SET {set_claimed} = {claimed} + make_interval(secs => $1) WHERE {key} = 'stolen'`, time.Second.Seconds())
 	var results []adapters.ClaimResult
 	for _, c := range claims {
 		results = append(results, adapters.ClaimResult{Claim: c, Outcome: outbox.OutcomeDelivered})

@@ -68,14 +68,14 @@ CREATE TABLE {schema}.owner (id text PRIMARY KEY, owner text NOT NULL);
 CREATE TABLE {schema}.broken (id text, behind text);
 CREATE FUNCTION {schema}.audit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.{set:status} = {processing} AND OLD.{set:status} IN ({waiting}) THEN
-        INSERT INTO {schema}.owner VALUES (NEW.{set:key}::text, current_setting('application_name'))
+    IF NEW.{set_status} = {processing} AND OLD.{set_status} IN ({waiting}) THEN
+        INSERT INTO {schema}.owner VALUES (NEW.{set_key}::text, current_setting('application_name'))
         ON CONFLICT (id) DO UPDATE SET owner = EXCLUDED.owner;
         IF current_setting('application_name') = 'outrider-queue' THEN
             INSERT INTO {schema}.broken
-            SELECT NEW.{set:key}, {key} FROM {t} t JOIN {schema}.owner w ON w.id = {key}::text
-            WHERE {status} = {processing} AND w.owner <> 'outrider-queue' AND (NEW.{set:group} IS NOT NULL OR `+pg.Literal(s.layout.DefaultGroup)+` <> '')
-              AND {group} IS NOT DISTINCT FROM NEW.{set:group} AND ({created}, {key}) < (NEW.{set:created}, NEW.{set:key});
+            SELECT NEW.{set_key}, {key} FROM {t} t JOIN {schema}.owner w ON w.id = {key}::text
+            WHERE {status} = {processing} AND w.owner <> 'outrider-queue' AND (NEW.{set_group} IS NOT NULL OR `+pg.Literal(s.layout.DefaultGroup)+` <> '')
+              AND {group} IS NOT DISTINCT FROM NEW.{set_group} AND ({created}, {key}) < (NEW.{set_created}, NEW.{set_key});
         END IF;
     END IF;
     RETURN NULL;

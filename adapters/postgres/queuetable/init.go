@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
@@ -59,8 +60,8 @@ func (q *queueSQL) indexName(table pgx.Identifier, index string) string {
 // all that is unfinished gets a new entry with each claim. So where there is another
 // one that finds what is being processed ([layout.Definition]), ours have just the rows that wait.
 func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
-	group := [3]string{"_outrider_group_idx", "{set:group}, {set:created}, {set:key}", "{unfinished}"}
-	age := [3]string{"_outrider_age_idx", "{set:created}, {set:key}", "{unfinished}"}
+	group := [3]string{"_outrider_group_idx", "{set_group}, {set_created}, {set_key}", "{unfinished}"}
+	age := [3]string{"_outrider_age_idx", "{set_created}, {set_key}", "{unfinished}"}
 	if q.layout.Definitions[layout.PostgreSQL].FindsHeld {
 		group[0], group[2] = "_outrider_waiting_idx", "{waiting}"
 		age[2] = "{waiting}"
@@ -71,11 +72,16 @@ func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
 	}
 	steps := make([]pg.Step, len(wanted))
 	for i, w := range wanted {
-		index := pg.DerivedName(name, w[0])
-		steps[i] = pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
-			"CREATE INDEX IF NOT EXISTS {index} ON {t} ("+w[1]+") WHERE {set:status} IN ("+w[2]+")", "{index}", pgx.Identifier{index}.Sanitize())}
+		steps[i] = q.index(name, w[0], w[1], "IN ("+w[2]+")")
 	}
 	return steps
+}
+
+// index is the step that makes an index of rows of some statuses.
+func (q *queueSQL) index(table pgx.Identifier, suffix, columns, statuses string) pg.Step {
+	name := pg.DerivedName(table, suffix)
+	return pg.Step{What: "index", Name: pg.Beside(table, name).Sanitize(), Create: q.fill(
+		"CREATE INDEX IF NOT EXISTS {index} ON {t} ("+columns+") WHERE {set_status} "+statuses, sqltext.Names{"index": pg.QuoteName(name)})}
 }
 
 // ours are all indexes that Outrider adds: those of claims, those of dead rows and, with retention, that of delivered ones.
@@ -264,7 +270,5 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 // deadIndex is the index that finds dead rows, and only these, so that it costs nothing
 // while nothing dies.
 func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
-	index := pg.DerivedName(name, "_outrider_dead_idx")
-	return pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
-		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} IN ({dead})", "{index}", pgx.Identifier{index}.Sanitize())}
+	return q.index(name, "_outrider_dead_idx", "{set_created}, {set_key}", "IN ({dead})")
 }

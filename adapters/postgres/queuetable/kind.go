@@ -125,24 +125,17 @@ func validate(l *Layout) error {
 	return errors.Join(append(errs, validateDeadBy(l)...)...)
 }
 
-// groupPairs are the names of a group, which may be made of several columns, and is cut in the index where it can be too long for one. They go
-// before the pair of the column.
-func (q *queueSQL) groupPairs() []string {
-	if q.layout.Columns.Group == "" {
-		return nil
+// group is the group of a row of a table. It may be made of several columns, and is cut in the index where it can be too long for one.
+func (q *queueSQL) group(table string) string {
+	group := table + pg.QuoteName(q.layout.Columns.Group)
+	if q.layout.GroupByType {
+		group = fmt.Sprintf("(coalesce(%s%s::text || ':', '') || %s::text)", table, pg.QuoteName(q.layout.Columns.AggregateType), group)
 	}
-	of := func(table string) string {
-		group := table + pg.QuoteName(q.layout.Columns.Group)
-		if q.layout.GroupByType {
-			group = fmt.Sprintf("(coalesce(%s%s::text || ':', '') || %s::text)", table, pg.QuoteName(q.layout.Columns.AggregateType), group)
-		}
-		if q.short {
-			return fmt.Sprintf("(CASE WHEN octet_length(%[1]s) > %[2]d THEN rpad(substr(%[1]s, 1, %[3]d), %[4]d, '.') ELSE %[1]s END)", group,
-				adapters.MaxRowNameBytes, shortGroup, adapters.MaxRowNameBytes+shortGroup)
-		}
-		return group
+	if q.short {
+		return fmt.Sprintf("(CASE WHEN octet_length(%[1]s) > %[2]d THEN rpad(substr(%[1]s, 1, %[3]d), %[4]d, '.') ELSE %[1]s END)", group,
+			adapters.MaxRowNameBytes, shortGroup, adapters.MaxRowNameBytes+shortGroup)
 	}
-	return []string{"{group}", of("t."), "{set:group}", of(""), "{other:group}", of("o.")}
+	return group
 }
 
 // shortGroup is how many characters are in an index of a group whose name is too long for a message. Those that begin alike are one group there;

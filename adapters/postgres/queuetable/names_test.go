@@ -38,7 +38,7 @@ func statements(table pgx.Identifier, layout *Layout, keyType string) (all []str
 // A name goes into a statement quoted, once, and as it is, whatever is in it: the
 // statements are those for plain names with the plain names replaced.
 func FuzzNamesInQueueStatements(f *testing.F) {
-	for _, name := range []string{"{t}", "{key}", "{set:status}", "$1", "%s", `a"b`, "a'b", `a\b`, "a\nb; DROP TABLE x; --", "{is:dead}", "}{", "ä", "{group?}", "{index}"} {
+	for _, name := range []string{"{t}", "{key}", "{set_status}", "$1", "%s", `a"b`, "a'b", `a\b`, "a\nb; DROP TABLE x; --", "{is_dead}", "}{", "ä", "{group?}", "{index}"} {
 		f.Add(name, name+"2")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {

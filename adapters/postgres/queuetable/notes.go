@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -65,14 +66,6 @@ func (*queueSQL) joined(condition string) string {
 	return "\n     LEFT JOIN {notes} n ON n.queue = {queue} AND n.key = {key}::text AND " + condition
 }
 
-// notePairs are names for templates: those of the columns that a note stands in for, among others.
-func (q *queueSQL) notePairs() []string {
-	if q.notes == "" {
-		return nil
-	}
-	return []string{"{notes}", q.notes, "{queue}", pg.Literal(q.table), "{attempts}", "n.attempts", "{next_attempt}", "n.due_at", "{error}", "n.last_error"}
-}
-
 // keeps reports whether a column, or a note in its place, says something of a row.
 func (q *queueSQL) keeps(column string) bool { return column != "" || q.notes != "" }
 
@@ -84,7 +77,7 @@ func (q *queueSQL) settleNoted(o settlement) string {
 	}
 	rows := `(
     SELECT r.*
-    FROM unnest($1::{key[]}, $2::int[], $3::int[], $4::text[], $5::float8[]) WITH ORDINALITY AS r(key, attempts, lane, error, wait, n)` + join + `
+    FROM unnest($1::{key_type}[], $2::int[], $3::int[], $4::text[], $5::float8[]) WITH ORDINALITY AS r(key, attempts, lane, error, wait, n)` + join + `
 ) s`
 	counted := " WHERE s.attempts > 0" // those of an address that was at fault are given back
 	settled, dead := "SELECT s.* FROM "+rows+"\nJOIN {t} t ON {key} = s.key\nWHERE ({status} IN ({waiting})) IS TRUE", "false"
@@ -103,7 +96,7 @@ func (q *queueSQL) settleNoted(o settlement) string {
 ), dropped AS (
     DELETE FROM {notes} n USING settled s WHERE n.queue = {queue} AND n.key = s.key::text AND s.attempts = 0 AND NOT `+dead+`
 )
-SELECT s.n::int FROM settled s`, "{this}", o.this)
+SELECT s.n::int FROM settled s`, sqltext.Names{"this": o.this})
 }
 
 // forgetNotes deletes the notes of rows that do not wait, or are not dead, as the notes say: we or others have made them final, deleted them or
@@ -114,7 +107,7 @@ func (q *queueSQL) forgetNotes() string {
 	}
 	return q.fill(`DELETE FROM {notes} n USING unnest($1::text[]) k(key)
 WHERE n.queue = {queue} AND n.key = k.key AND NOT EXISTS (
-    SELECT FROM {t} t WHERE {key} = k.key::` + q.types.key + `
+    SELECT FROM {t} t WHERE {key} = k.key::{key_type}
       AND (CASE WHEN n.dead THEN {status} IN ({dead}) ELSE {status} IN ({waiting}) END) IS TRUE)`)
 }
 

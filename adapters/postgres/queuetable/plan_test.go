@@ -105,7 +105,7 @@ func (e *planEnv) explain(statements []recorded, back bool, claimed []*adapters.
 		for i, row := range claimed {
 			keys[i] = row.ID
 		}
-		_, err := tx.Exec(e.ctx, e.sql(e.tables[0].Name, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = ANY ($1)"), keys)
+		_, err := tx.Exec(e.ctx, e.sql(e.tables[0].Name, "UPDATE {t} t SET {set_status} = 'PENDING' WHERE {key} = ANY ($1)"), keys)
 		pgtest.Must(e.t, err)
 	}
 	for _, s := range statements {

@@ -389,7 +389,7 @@ func TestPresetRecoversWhatTheOriginalLeft(t *testing.T) {
 			if n, err := q.Recover(e.ctx); n != 0 || err != nil || len(claimAll(t, q)) > 0 {
 				t.Errorf("a row that the original holds was recovered or claimed: %d, %v", n, err)
 			}
-			e.each("UPDATE {t} t SET {set:claimed} = now() - interval '1 h'")
+			e.each("UPDATE {t} t SET {set_claimed} = now() - interval '1 h'")
 			if n, err := q.Recover(e.ctx); n != 1 || err != nil {
 				t.Errorf("recovered %d, %v", n, err)
 			}
@@ -438,7 +438,7 @@ func TestG3_PresetsFindASettleWhoseAnswerWasLost(t *testing.T) {
 					pgtest.Must(t, q.Close())
 					continue // there is no row that somebody else could have
 				}
-				e.each("UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = now() + interval '1 s'")
+				e.each("UPDATE {t} t SET {set_status} = {processing}, {set_claimed} = now() + interval '1 s'")
 				lost, err := q.Settle(e.ctx, []adapters.ClaimResult{r})
 				back := outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeReleased // whose row may be anybody's by now
 				if err != nil || (len(lost) == 0) != back {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
@@ -205,21 +206,21 @@ func (remembering) settle(q *queueSQL, o settlement) string {
 	return q.fill(fmt.Sprintf(`%s%s
 %s (
     SELECT r.*
-    FROM unnest($1::{key[]}, $2::int[], $3::int[]%s) WITH ORDINALITY AS r(key, attempts, lane%s, n)%s
+    FROM unnest($1::{key_type}[], $2::int[], $3::int[]%s) WITH ORDINALITY AS r(key, attempts, lane%s, n)%s
 ) s
 WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
-RETURNING s.n::int`, with, write, from, arrays, columns, join), "{this}", o.this)
+RETURNING s.n::int`, with, write, from, arrays, columns, join), sqltext.Names{"this": o.this})
 }
 
 // stillWaits finds the rows that wait. Parameter: keys.
 func (q *queueSQL) stillWaits() string {
-	return q.fill(`SELECT s.n::int FROM unnest($1::{key[]}) WITH ORDINALITY AS s(key, n)
+	return q.fill(`SELECT s.n::int FROM unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n)
 JOIN {t} t ON {key} = s.key WHERE ({status} IN ({waiting})) IS TRUE`)
 }
 
 // settled finds rows by their keys, the parameter.
 func (remembering) settled(q *queueSQL, statuses string) string {
-	return q.fill(`SELECT s.n::int FROM unnest($1::{key[]}) WITH ORDINALITY AS s(key, n)
+	return q.fill(`SELECT s.n::int FROM unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n)
 LEFT JOIN {t} t ON {key} = s.key WHERE {key} IS NULL OR ({status} IN (` + statuses + `)) IS TRUE`)
 }
 

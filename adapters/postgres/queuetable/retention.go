@@ -76,7 +76,7 @@ func (q *Queue) retain(ctx context.Context, t *queueTable, r adapters.Retention)
 
 // old is the condition that a row was delivered and is old. Parameter: seconds.
 func (q *queueSQL) old() string {
-	return "{status} = {is:done} AND {created} <= " + nowOf(q.types.created) + " - make_interval(secs => $1)"
+	return "{status} = {is_done} AND {created} <= " + nowOf(q.types.created) + " - make_interval(secs => $1)"
 }
 
 // removeOld deletes old rows and counts them. It is one transaction, which waits for no row: the rows are locked before they are deleted,
@@ -85,7 +85,7 @@ func (q *queueSQL) removeOld() string {
 	return q.fill(`WITH old AS MATERIALIZED (
     SELECT {key} AS key FROM {t} t WHERE ` + q.old() + ` ORDER BY {created}, {key} LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 ), gone AS (
-    DELETE FROM {t} t USING old o WHERE {key} = o.key AND ({status} = {is:done}) IS TRUE RETURNING 1
+    DELETE FROM {t} t USING old o WHERE {key} = o.key AND ({status} = {is_done}) IS TRUE RETURNING 1
 )
 SELECT count(*) FROM gone`)
 }
@@ -95,12 +95,10 @@ func (q *queueSQL) countOld() string { return q.fill("SELECT count(*) FROM {t} t
 
 // oldest is the age of the oldest delivered row in seconds.
 func (q *queueSQL) oldest() string {
-	return q.fill("SELECT -" + until("{created}", q.types.created) + " FROM {t} t WHERE {status} = {is:done} ORDER BY {created}, {key} LIMIT 1")
+	return q.fill("SELECT -" + until("{created}", q.types.created) + " FROM {t} t WHERE {status} = {is_done} ORDER BY {created}, {key} LIMIT 1")
 }
 
 // oldIndex is the index that finds delivered rows by age.
 func (q *queueSQL) oldIndex(name pgx.Identifier) pg.Step {
-	index := pg.DerivedName(name, "_outrider_done_idx")
-	return pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
-		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} = {is:done}", "{index}", pgx.Identifier{index}.Sanitize())}
+	return q.index(name, "_outrider_done_idx", "{set_created}, {set_key}", "= {is_done}")
 }

@@ -97,7 +97,7 @@ func TestG2_G13_TheTableWakesAGroup(t *testing.T) {
 		"made due":         {`UPDATE {t} t SET next_try_at = now() WHERE {key} = 'w1'`, []string{"w1", "behind"}},
 		"due soon":         {`UPDATE {t} t SET next_try_at = now() + interval '50 milliseconds' WHERE {key} = 'w1'`, []string{"w1", "behind"}},
 		"deleted":          {`DELETE FROM {t} t WHERE {key} = 'w1'`, []string{"behind"}},
-		"ended":            {`UPDATE {t} t SET {set:status} = 1 WHERE {key} = 'w1'`, []string{"behind"}},
+		"ended":            {`UPDATE {t} t SET {set_status} = 1 WHERE {key} = 'w1'`, []string{"behind"}},
 		"something before": {`INSERT INTO {t} ("Event Id", event_type, aggregate, body, state, created) VALUES ('before', 't', 'w1', '{}', 0, now() - interval '2 hours')`, []string{"before"}},
 	} {
 		t.Run(name, func(t *testing.T) {

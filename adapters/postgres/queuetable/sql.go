@@ -3,12 +3,13 @@ package queuetable
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -53,34 +54,41 @@ type queueTypes struct {
 }
 
 // fill puts the layout's names into a template: {t} is the table, {key} and so
-// on its columns, qualified with t; {set:key} the same unqualified; {key[]} the
-// array type of the column; {waiting} and {unfinished} lists of statuses, {is:dead}
+// on its columns, qualified with t; {set_key} the same unqualified; {key_type} the
+// type of the column; {waiting} and {unfinished} lists of statuses, {is_dead}
 // and so on one of them.
 //
 // A template has no name in it, and what was filled is never filled again: a column
 // may be called {t}.
-func (q *queueSQL) fill(template string, more ...string) string {
+func (q *queueSQL) fill(template string, more ...sqltext.Names) string {
+	names := q.names()
+	for _, m := range more {
+		maps.Copy(names, m)
+	}
+	return sqltext.Fill(template, names)
+}
+
+func (q *queueSQL) names() sqltext.Names {
 	c, s := &q.layout.Columns, &q.layout.Statuses
-	pairs := slices.Concat(more, q.groupPairs(), q.notePairs(), []string{
-		"{t}", q.table,
-		"{waiting}", pg.Literals(s.Waiting()...),
-		"{unfinished}", pg.Literals(q.kind.unfinished(s)...),
-		"{processing}", pg.Literal(s.Processing),
-		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.Again()),
-		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead), "{dead}", pg.Literals(q.layout.Dead()...),
-		"{status type}", cmp.Or(q.types.status, "text"), "{error type}", cmp.Or(q.types.failure, "text"),
-		"{key[]}", q.types.key + "[]",
-		"{group[]}", cmp.Or(q.types.group, "text") + "[]",
-		"{created[]}", q.types.created + "[]",
-		"{claimed[]}", q.types.claimed + "[]",
-	})
+	names := sqltext.Names{
+		"t": q.table, "waiting": pg.Literals(s.Waiting()...), "unfinished": pg.Literals(q.kind.unfinished(s)...), "processing": pg.Literal(s.Processing),
+		"is_pending": pg.Literal(s.Pending), "is_retrying": pg.Literal(s.Again()), "is_done": pg.Literal(s.Done), "is_dead": pg.Literal(s.Dead),
+		"dead": pg.Literals(q.layout.Dead()...), "key_type": q.types.key, "group_type": cmp.Or(q.types.group, "text"), "created_type": q.types.created,
+		"claimed_type": q.types.claimed, "status_type": cmp.Or(q.types.status, "text"), "error_type": cmp.Or(q.types.failure, "text"),
+	}
 	for _, column := range append(c.Required(), c.Optional()...) {
 		if column.Name != "" {
 			name := pg.QuoteName(column.Name)
-			pairs = append(pairs, "{"+column.What+"}", "t."+name, "{set:"+column.What+"}", name)
+			names[column.What], names["set_"+column.What] = "t."+name, name
 		}
 	}
-	return strings.NewReplacer(pairs...).Replace(template)
+	if c.Group != "" {
+		names["group"], names["set_group"], names["other_group"] = q.group("t."), q.group(""), q.group("o.")
+	}
+	if q.notes != "" { // a note has what the table has no columns for
+		maps.Copy(names, sqltext.Names{"notes": q.notes, "queue": pg.Literal(q.table), "attempts": "n.attempts", "next_attempt": "n.due_at", "error": "n.last_error"})
+	}
+	return names
 }
 
 // The pages of a reading by age.
@@ -148,7 +156,7 @@ func (q *queueSQL) groups(status string, first bool) string {
 SELECT w.n, `+q.groupName("w.name")+` FROM walk w WHERE w.name IS NOT NULL
 UNION ALL
 SELECT 0, NULL WHERE EXISTS (SELECT FROM {t} t WHERE {status} = {this} AND {group} IS NULL)`,
-		"{this}", pg.Literal(status))
+		sqltext.Names{"this": pg.Literal(status)})
 }
 
 // groupColumn selects the group, a template; NULL for tables without groups.
@@ -176,7 +184,7 @@ func (q *queueSQL) groupColumn() string {
 func (q *queueSQL) look(indexes queueIndexes) string {
 	return q.fill(`SELECT s.* FROM (
 SELECT g.n::int AS n, r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
-FROM unnest($1::{group[]}, $2::bool[], $3::{created[]}, $4::{key[]}, $5::int[])
+FROM unnest($1::{group_type}[], $2::bool[], $3::{created_type}[], $4::{key_type}[], $5::int[])
      WITH ORDINALITY AS g(name, nulls, since, after, lim, n)
 CROSS JOIN LATERAL (
     ` + strings.Join(q.ranges(indexes), "\n    UNION ALL\n    ") + `
@@ -246,7 +254,7 @@ var (
 
 // waitingOnes are placeholders of the statuses that wait.
 func (q *queueSQL) waitingOnes() []string {
-	return []string{"{is:pending}", "{is:retrying}"}[:len(q.layout.Statuses.Waiting())]
+	return []string{"{is_pending}", "{is_retrying}"}[:len(q.layout.Statuses.Waiting())]
 }
 
 // branch is one range of a look, a template.

@@ -26,10 +26,10 @@ func TestG2_ARowThatSomebodyIsAtEndsThePrefix(t *testing.T) {
 		statement string
 		waited    bool // his transaction ends while the claim waits for it
 	}{
-		"written, and waited for": {"UPDATE {t} t SET {set:type} = 'X' WHERE {key} = $1", true},
-		"claimed, and waited for": {"UPDATE {t} t SET {set:status} = 'PROCESSING', {set:claimed} = now() WHERE {key} = $1", true},
+		"written, and waited for": {"UPDATE {t} t SET {set_type} = 'X' WHERE {key} = $1", true},
+		"claimed, and waited for": {"UPDATE {t} t SET {set_status} = 'PROCESSING', {set_claimed} = now() WHERE {key} = $1", true},
 		"deleted, and waited for": {"DELETE FROM {t} t WHERE {key} = $1", true},
-		"written for long":        {"UPDATE {t} t SET {set:type} = 'X' WHERE {key} = $1", false},
+		"written for long":        {"UPDATE {t} t SET {set_type} = 'X' WHERE {key} = $1", false},
 		"locked for long":         {"SELECT FROM {t} t WHERE {key} = $1 FOR UPDATE", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestG2_ARowThatSomebodyIsAtEndsThePrefix(t *testing.T) {
 			if tries := seen.count("RETURNING w.n"); tries != 1 || q.tables[0].contended != takeAllRest {
 				t.Errorf("it was tried %d times to get all rows, and %d claims are made row by row", tries, q.tables[0].contended)
 			}
-			e.exec(e.sql(table, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = $1"), fmt.Sprintf("%013d", first)) // should he have claimed it
+			e.exec(e.sql(table, "UPDATE {t} t SET {set_status} = 'PENDING' WHERE {key} = $1"), fmt.Sprintf("%013d", first)) // should he have claimed it
 			all := slices.Concat(got, claimAll(t, q))
 			want := rows
 			if strings.HasPrefix(c.statement, "DELETE") {

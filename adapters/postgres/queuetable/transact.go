@@ -133,7 +133,7 @@ func (s *settling) written(ctx context.Context) (bool, error) {
 
 // locked waits for the ends of transactions that change rows. Parameter: keys.
 func (q *queueSQL) locked() string {
-	return q.fill(`SELECT FROM {t} t WHERE {key} = ANY ($1::{key[]}) ORDER BY {key} FOR UPDATE`)
+	return q.fill(`SELECT FROM {t} t WHERE {key} = ANY ($1::{key_type}[]) ORDER BY {key} FOR UPDATE`)
 }
 
 // A session may lock rows of a table and not let go, as a forgotten transaction does. Nothing here waits for it: what a settle has locked, rows of
@@ -145,7 +145,7 @@ const briefLocks = "SELECT pg_catalog.set_config('lock_timeout', '20ms', true)"
 
 // elsewhere finds which rows other sessions have locked, and locks the others as a settle does. Parameter: keys.
 func (q *queueSQL) elsewhere() string {
-	asked, strength := "unnest($1::{key[]}) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key", "NO KEY UPDATE"
+	asked, strength := "unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key", "NO KEY UPDATE"
 	if q.layout.DoneIsDeleted {
 		strength = "UPDATE"
 	}

@@ -176,12 +176,12 @@ func stampOf(parameter string) string {
 func (q *queueSQL) unclaim() string {
 	return q.fill(`WITH ours AS MATERIALIZED (
     SELECT t.ctid AS tid
-    FROM unnest($1::{key[]}) AS s(key)
+    FROM unnest($1::{key_type}[]) AS s(key)
     JOIN {t} t ON {key} = s.key
     WHERE ({status} = {processing}) IS TRUE AND extract(microseconds FROM {claimed})::int % 1000 = 1000 - $2
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
-UPDATE {t} t SET {set:status} = ` + q.putBack() + `
+UPDATE {t} t SET {set_status} = ` + q.putBack() + `
 FROM ours o
 WHERE t.ctid = o.tid
 RETURNING {created}, ` + q.groupColumn())
@@ -197,8 +197,8 @@ func (marking) settled(q *queueSQL, statuses string) string {
 	}
 	return q.fill(`SELECT s.n::int
 FROM (
-    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
-    FROM unnest($1::{key[]}, $4::int[]) WITH ORDINALITY AS r(key, at, n)
+    SELECT r.*, ($2::{claimed_type}[])[r.at] AS stamp, ($3::{claimed_type}[])[r.at] AS former
+    FROM unnest($1::{key_type}[], $4::int[]) WITH ORDINALITY AS r(key, at, n)
 ) s
 LEFT JOIN {t} t ON {key} = s.key
 WHERE {key} IS NULL OR ({status} IN (` + statuses + `) AND ` + since + ` >= least(s.stamp, s.former)

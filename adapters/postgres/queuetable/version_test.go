@@ -37,8 +37,8 @@ func settleAll(t testing.TB, q *Queue, rows []*adapters.Row) string {
 // claimed rows, as a rewrite of the table would; the claims are as good as before.
 func TestG3_RowsThatMovedAreSettled(t *testing.T) {
 	t.Parallel()
-	for name, move := range map[string]string{"one row": "UPDATE {t} t SET {set:type} = 'X' WHERE {key} = '0000000000002'",
-		"all rows": "UPDATE {t} t SET {set:type} = 'X'"} {
+	for name, move := range map[string]string{"one row": "UPDATE {t} t SET {set_type} = 'X' WHERE {key} = '0000000000002'",
+		"all rows": "UPDATE {t} t SET {set_type} = 'X'"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newQueueEnv(t).flowCatalyst(t, true)
@@ -74,7 +74,7 @@ func TestG3_APlaceThatAnotherRowHasIsNotOurs(t *testing.T) {
 	pgtest.Must(t, e.pool.QueryRow(e.ctx, "SELECT max(processed_at) FROM "+table).Scan(&stamp))
 	e.exec("DELETE FROM " + table)
 	pgtest.Vacuum(t, e.pool, table)
-	e.exec(e.sql(table, `INSERT INTO {t} ({set:key}, {set:type}, {set:payload}, {set:status}, {set:created}, {set:claimed})
+	e.exec(e.sql(table, `INSERT INTO {t} ({set_key}, {set_type}, {set_payload}, {set_status}, {set_created}, {set_claimed})
 SELECT 'other-' || i, 'EVENT', '{}', 'PROCESSING', now(), $1 FROM generate_series(1, 6) AS i`), stamp)
 	var taken int // places that claimed rows had
 	pgtest.Must(t, e.pool.QueryRow(e.ctx, "SELECT count(*) FROM "+table+" WHERE ctid IN ('(0,4)', '(0,5)', '(0,6)')").Scan(&taken))
@@ -117,9 +117,9 @@ func (*meddler) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 func TestG2_WhatChangedSinceTheLookEndsThePrefix(t *testing.T) {
 	t.Parallel()
 	changes := map[string]string{
-		"written":   "UPDATE {t} t SET {set:attempts} = 1 WHERE {key} = '0000000000003'",
-		"claimed":   "UPDATE {t} t SET {set:status} = 'PROCESSING', {set:claimed} = now() WHERE {key} = '0000000000003'",
-		"all moved": "UPDATE {t} t SET {set:type} = 'X'",
+		"written":   "UPDATE {t} t SET {set_attempts} = 1 WHERE {key} = '0000000000003'",
+		"claimed":   "UPDATE {t} t SET {set_status} = 'PROCESSING', {set_claimed} = now() WHERE {key} = '0000000000003'",
+		"all moved": "UPDATE {t} t SET {set_type} = 'X'",
 	}
 	for _, c := range slices.Sorted(maps.Keys(changes)) {
 		for _, all := range []bool{false, true} {
@@ -149,7 +149,7 @@ func changedSinceTheLook(t *testing.T, change string, all bool) {
 	if len(first) > 1 || len(first) == 1 && first[0].ID != "0000000000002" {
 		t.Errorf("%d rows were claimed past one that changed", len(first))
 	}
-	e.exec(e.sql(table, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = '0000000000003'"))
+	e.exec(e.sql(table, "UPDATE {t} t SET {set_status} = 'PENDING' WHERE {key} = '0000000000003'"))
 	rows := slices.Concat(first, claimAll(t, q))
 	for i, row := range rows {
 		if want := []string{"0000000000002", "0000000000003", "0000000000004", "0000000000005"}[i]; row.ID != want {
@@ -169,9 +169,9 @@ func TestG2_AGroupThatWasCutGetsNothingMore(t *testing.T) {
 	table := e.tables[0].Name
 	const long, few = 40, 2 // rows of the groups
 	e.fill(table, long+few, 1, "PENDING")
-	e.exec(e.sql(table, "UPDATE {t} t SET {set:group} = 'few' WHERE {key} > $1"), fmt.Sprintf("%013d", long))
+	e.exec(e.sql(table, "UPDATE {t} t SET {set_group} = 'few' WHERE {key} > $1"), fmt.Sprintf("%013d", long))
 	m := &meddler{t: t, before: func() {
-		e.exec(e.sql(table, "UPDATE {t} t SET {set:attempts} = 1 WHERE {key} = '0000000000005'"))
+		e.exec(e.sql(table, "UPDATE {t} t SET {set_attempts} = 1 WHERE {key} = '0000000000005'"))
 	}}
 	q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
 	pgtest.Must(t, err)
@@ -226,7 +226,7 @@ func TestProcessingCountsWhatIsMarked(t *testing.T) {
 // pending inserts a waiting row into the first table, of this age.
 func (e *queueEnv) pending(key, group, age string) {
 	e.t.Helper()
-	e.exec(e.sql(e.tables[0].Name, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:created})
+	e.exec(e.sql(e.tables[0].Name, `INSERT INTO {t} ({set_key}, {set_type}, {set_group}, {set_payload}, {set_status}, {set_created})
 SELECT $1, 'EVENT', $2, '{}', 'PENDING', now() - $3::interval`), key, group, age)
 }
 

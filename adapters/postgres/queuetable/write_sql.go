@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -22,7 +23,7 @@ import (
 func (q *queueSQL) take() string {
 	return q.fill(`WITH locked AS MATERIALIZED (
     SELECT w.n, w.grp, w.place, w.tid AS seen, t.ctid AS tid
-    FROM unnest($1::tid[], $2::{key[]}, $3::int[], $4::int[]) WITH ORDINALITY AS w(tid, key, grp, place, n)
+    FROM unnest($1::tid[], $2::{key_type}[], $3::int[], $4::int[]) WITH ORDINALITY AS w(tid, key, grp, place, n)
     JOIN {t} t ON t.ctid = w.tid
     WHERE ` + q.seen() + `
     FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -31,7 +32,7 @@ func (q *queueSQL) take() string {
     FROM (SELECT l.*, row_number() OVER (PARTITION BY l.grp ORDER BY l.place) AS rank FROM locked l WHERE l.tid = l.seen) l
     WHERE l.rank = l.place
 )
-UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$5") + q.taken() + `
+UPDATE {t} t SET {set_status} = {processing}, {set_claimed} = ` + stampOf("$5") + q.taken() + `
 FROM prefix p
 WHERE t.ctid = p.tid
 RETURNING p.n::int, ` + q.marked())
@@ -42,8 +43,8 @@ RETURNING p.n::int, ` + q.marked())
 // it gets all of them: see [tableClaim.takeAll]. Parameters, arrays with one entry per
 // row: the version's place in the table, key; and the claim's mark.
 func (q *queueSQL) takeAll() string {
-	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$3") + q.taken() + `
-FROM unnest($1::tid[], $2::{key[]}) WITH ORDINALITY AS w(tid, key, n)
+	return q.fill(`UPDATE {t} t SET {set_status} = {processing}, {set_claimed} = ` + stampOf("$3") + q.taken() + `
+FROM unnest($1::tid[], $2::{key_type}[]) WITH ORDINALITY AS w(tid, key, n)
 WHERE t.ctid = w.tid AND ` + q.seen() + `
 RETURNING w.n::int, ` + q.marked())
 }
@@ -93,28 +94,28 @@ func (marking) settle(q *queueSQL, o settlement) string {
 	write, from := q.writing(o)
 	return q.fill(fmt.Sprintf(`%s
 %s (
-    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
-    FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
+    SELECT r.*, ($2::{claimed_type}[])[r.at] AS stamp, ($3::{claimed_type}[])[r.at] AS former
+    FROM unnest($1::{key_type}[], $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
 ) s
 WHERE {key} = s.key AND `+claimed+`
-RETURNING s.n::int`, write, from, arrays, columns), "{this}", o.this)
+RETURNING s.n::int`, write, from, arrays, columns), sqltext.Names{"this": o.this})
 }
 
 // written is what a settle writes, templates.
 func (q *queueSQL) written(o settlement) []string {
 	c := &q.layout.Columns
-	set := []string{"{set:status} = " + o.status}
+	set := []string{"{set_status} = " + o.status}
 	if o.done && c.Done != "" {
-		set = append(set, "{set:done} = now()")
+		set = append(set, "{set_done} = now()")
 	}
 	if c.Attempts != "" {
-		set = append(set, "{set:attempts} = s.attempts")
+		set = append(set, "{set_attempts} = s.attempts")
 	}
 	if o.withError && c.Error != "" {
-		set = append(set, "{set:error} = s.error::{error type}") // a cast cuts what is too long
+		set = append(set, "{set_error} = s.error::{error_type}") // a cast cuts what is too long
 	}
 	if c.NextAttempt != "" && !o.done {
-		set = append(set, "{set:next_attempt} = coalesce("+q.dueValue()+", {next_attempt})")
+		set = append(set, "{set_next_attempt} = coalesce("+q.dueValue()+", {next_attempt})")
 	}
 	if ends := q.ended(); ends != "" {
 		set = append(set, ends)
@@ -143,12 +144,12 @@ func (q *queueSQL) deadBy() map[string]string {
 // one is the claim's, the new one. It returns the numbers of the rows that are still claimed, with the times that they have.
 func (q *queueSQL) extend() string {
 	return q.fill(`WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
+    SELECT * FROM unnest($1::{key_type}[], $2::{claimed_type}[], $3::{claimed_type}[], $4::{claimed_type}[])
          WITH ORDINALITY AS s(key, stamp, former, next, n)
 ), free AS MATERIALIZED (
     SELECT s.* FROM asked s JOIN {t} t ON {key} = s.key WHERE ` + claimed + ` FOR NO KEY UPDATE OF t SKIP LOCKED
 ), renewed AS (
-    UPDATE {t} t SET {set:claimed} = s.next FROM free s WHERE {key} = s.key AND ` + claimed + `
+    UPDATE {t} t SET {set_claimed} = s.next FROM free s WHERE {key} = s.key AND ` + claimed + `
     RETURNING s.n, {claimed} AS at
 )
 SELECT r.n::int, r.at FROM renewed r
@@ -161,10 +162,10 @@ SELECT s.n::int, {claimed} FROM asked s JOIN {t} t ON {key} = s.key WHERE ` + cl
 func (q *queueSQL) recover() string {
 	return q.fill(`WITH stuck AS MATERIALIZED (
     SELECT {key} AS key FROM {t} t
-    WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key[]})
+    WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key_type}[])
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
-UPDATE {t} t SET {set:status} = ` + q.putBack() + `
+UPDATE {t} t SET {set_status} = ` + q.putBack() + `
 FROM stuck s
 WHERE {key} = s.key
 RETURNING {created}, ` + q.groupColumn())
@@ -173,10 +174,10 @@ RETURNING {created}, ` + q.groupColumn())
 // taken is what a claim writes besides status and time, a template.
 func (q *queueSQL) taken() (set string) {
 	if q.layout.Columns.Owner != "" {
-		set += ", {set:owner} = 'outrider'"
+		set += ", {set_owner} = 'outrider'"
 	}
 	if updated := q.layout.Columns.Updated; updated != "" && updated != q.layout.Columns.Claimed {
-		set += ", {set:updated} = now()"
+		set += ", {set_updated} = now()"
 	}
 	return set
 }
@@ -185,12 +186,12 @@ func (q *queueSQL) taken() (set string) {
 func (q *queueSQL) ended() string {
 	var set []string
 	if q.layout.Columns.Updated != "" {
-		set = append(set, "{set:updated} = now()")
+		set = append(set, "{set_updated} = now()")
 	}
 	if q.layout.ClaimEnds {
-		set = append(set, "{set:claimed} = NULL")
+		set = append(set, "{set_claimed} = NULL")
 		if q.layout.Columns.Owner != "" {
-			set = append(set, "{set:owner} = NULL")
+			set = append(set, "{set_owner} = NULL")
 		}
 	}
 	return strings.Join(set, ", ")
@@ -209,9 +210,9 @@ func (q *queueSQL) putBack() string {
 func (q *queueSQL) waitingAgain() string {
 	s := &q.layout.Statuses
 	if s.Again() == s.Pending || q.layout.Columns.Attempts == "" {
-		return "{is:pending}"
+		return "{is_pending}"
 	}
-	return "(CASE WHEN {attempts} > 0 THEN {is:retrying} ELSE {is:pending} END)::{status type}"
+	return "(CASE WHEN {attempts} > 0 THEN {is_retrying} ELSE {is_pending} END)::{status_type}"
 }
 
 // count counts the rows that are being processed. Parameter: at most how many.
