@@ -89,7 +89,7 @@ func (e *queueEnv) preset(t testing.TB, p *layout.Preset) *queueEnv {
 	}
 	if e.layout.Noted() {
 		e.stateTables()
-		e.exec("INSERT INTO " + e.fence.table().Sanitize() + " VALUES ('', 0, 0)") // of results that name no lane
+		e.exec("INSERT INTO " + e.fence.of(cursorTable).Sanitize() + " VALUES ('', 0, 0)") // of results that name no lane
 	}
 	return e
 }
@@ -98,7 +98,7 @@ func (e *queueEnv) preset(t testing.TB, p *layout.Preset) *queueEnv {
 func (e *queueEnv) stateTables() {
 	e.t.Helper()
 	e.fence = Fence{Here: true, Schema: strings.Split(e.tables[0].Name, ".")[0]}
-	e.exec(`CREATE TABLE ` + e.fence.table().Sanitize() + ` (route text, slot smallint, epoch bigint NOT NULL, PRIMARY KEY (route, slot))`)
+	e.exec(`CREATE TABLE ` + e.fence.of(cursorTable).Sanitize() + ` (route text, slot smallint, epoch bigint NOT NULL, PRIMARY KEY (route, slot))`)
 	text, err := os.ReadFile("../statestore/migrations/00010_notes.sql")
 	pgtest.Must(e.t, err)
 	up, _, _ := strings.Cut(string(text), "-- +goose Down")
@@ -280,8 +280,8 @@ func (e *queueEnv) claimless(t testing.TB) *queueEnv {
 // own raises the epoch of lanes.
 func (e *queueEnv) own(t *testing.T, slots ...int) (epoch int64) {
 	t.Helper()
-	pgtest.Must(t, e.pool.QueryRow(e.ctx, `WITH next AS (SELECT coalesce(max(epoch), 0) + 1 AS epoch FROM `+e.fence.table().Sanitize()+`)
-INSERT INTO `+e.fence.table().Sanitize()+` AS c SELECT 'suite', s, next.epoch FROM next, unnest($1::int[]) s
+	pgtest.Must(t, e.pool.QueryRow(e.ctx, `WITH next AS (SELECT coalesce(max(epoch), 0) + 1 AS epoch FROM `+e.fence.of(cursorTable).Sanitize()+`)
+INSERT INTO `+e.fence.of(cursorTable).Sanitize()+` AS c SELECT 'suite', s, next.epoch FROM next, unnest($1::int[]) s
 ON CONFLICT (route, slot) DO UPDATE SET epoch = EXCLUDED.epoch RETURNING epoch`, slots).Scan(&epoch))
 	return epoch
 }

@@ -93,20 +93,26 @@ func (marking) extend(ctx context.Context, q *Queue, e *extension) (lost []*adap
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
+	return q.loseBut(e, func(i int) bool {
+		stamp, ok := now[i]
+		if ok {
+			e.holds[i].stamp, e.holds[i].former = stamp, stamp // as the column keeps it
+		}
+		return ok
+	}), nil
+}
+
+// loseBut loses the claims of an extension but those that are ours still, and those that a settle may have ended, which the next one finds out.
+func (q *Queue) loseBut(e *extension, ours func(int) bool) (lost []*adapters.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, c := range e.claims {
-		if stamp, ok := now[i]; ok {
-			e.holds[i].stamp, e.holds[i].former = stamp, stamp // as the column keeps it
-			continue
+		if !ours(i) && !e.holds[i].tried {
+			lost = append(lost, c)
+			q.lose(e.table, c.Key, e.holds[i])
 		}
-		if e.holds[i].tried { // a settle may have ended it; the next one finds out
-			continue
-		}
-		lost = append(lost, c)
-		q.lose(e.table, c.Key, e.holds[i])
 	}
-	return lost, nil
+	return lost
 }
 
 // Recover implements [adapters.Queue]. Rows that this queue holds are never
@@ -134,8 +140,13 @@ func (q *Queue) Recover(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-func (marking) recover(ctx context.Context, q *Queue, t *queueTable) (n int, err error) {
-	rows, err := q.pool.Query(ctx, t.text.recover, wire.RawResults, q.timeout.Seconds(), q.keysOf(t))
+func (marking) recover(ctx context.Context, q *Queue, t *queueTable) (int, error) {
+	return q.putBack(ctx, t, t.text.recover, q.timeout.Seconds(), q.keysOf(t))
+}
+
+// putBack runs a statement that puts rows back, and has their groups looked at.
+func (q *Queue) putBack(ctx context.Context, t *queueTable, text string, args ...any) (n int, err error) {
+	rows, err := q.pool.Query(ctx, text, append([]any{wire.RawResults}, args...)...)
 	if err != nil {
 		return 0, err
 	}

@@ -31,14 +31,7 @@ func (q *Queue) findNotes(ctx context.Context, t *queueTable) error {
 	if !t.sql.layout.Noted() || t.sql.notes != "" {
 		return nil
 	}
-	full, err := pg.LocateTable(ctx, q.pool, q.fence.of(noteTable))
-	if err != nil {
-		return err
-	}
-	q.mu.Lock() // settling reads it
-	defer q.mu.Unlock()
-	t.sql.notes, t.described = full.Sanitize(), false
-	return nil
+	return q.locate(ctx, t, noteTable, &t.sql.notes)
 }
 
 // noted is the join of a row with its note, a template: that of a row that waits or (dead) of one that was given up.
@@ -71,20 +64,16 @@ func (q *queueSQL) keeps(column string) bool { return column != "" || q.notes !=
 
 // settleNoted is settleHere for rows with a note. A retry changes the note alone.
 func (q *queueSQL) settleNoted(o settlement) string {
-	with, join := q.fenced(6)
-	if with += ", "; join == "" {
+	with, rows := q.results(o)
+	if with += ", "; q.lanes == "" {
 		with = "WITH "
 	}
-	rows := `(
-    SELECT r.*
-    FROM unnest($1::{key_type}[], $2::int[], $3::int[], $4::text[], $5::float8[]) WITH ORDINALITY AS r(key, attempts, lane, error, wait, n)` + join + `
-) s`
 	counted := " WHERE s.attempts > 0" // those of an address that was at fault are given back
-	settled, dead := "SELECT s.* FROM "+rows+"\nJOIN {t} t ON {key} = s.key\nWHERE ({status} IN ({waiting})) IS TRUE", "false"
+	settled, dead := "SELECT s.* FROM"+rows+"\nJOIN {t} t ON {key} = s.key\nWHERE ({status} IN ({waiting})) IS TRUE", "false"
 	if o.dead {
 		write, from := q.writing(o)
 		counted = ""
-		settled, dead = write+"\n"+from+" "+rows+"\nWHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE\nRETURNING s.*", "true"
+		settled, dead = write+"\n"+from+rows+"\nWHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE\nRETURNING s.*", "true"
 	}
 	return q.fill(with+`settled AS MATERIALIZED (
 `+settled+`
@@ -126,8 +115,8 @@ func (q *queueSQL) pageOfNotes() string {
 
 // endNotes adds the statements that delete the notes of rows that were delivered. A row that has not failed has none.
 func (s *settling) endNotes(batch *pgx.Batch) {
-	for _, part := range s.order {
-		if rows := s.parts[part]; rows.forgetNotes != "" {
+	for _, rows := range s.order {
+		if rows.forgetNotes != "" {
 			batch.Queue(rows.forgetNotes, rows.noted.String())
 		}
 	}

@@ -23,7 +23,7 @@ func (e *queueEnv) yantra(t testing.TB) *queueEnv {
 	e = e.preset(t, layout.Yantra())
 	_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
 	pgtest.Must(t, err)
-	e.exec("INSERT INTO " + e.fence.table().Sanitize() + " SELECT 'suite', s, 1 FROM generate_series(0, 15) s")
+	e.exec("INSERT INTO " + e.fence.of(cursorTable).Sanitize() + " SELECT 'suite', s, 1 FROM generate_series(0, 15) s")
 	return e
 }
 
@@ -106,7 +106,7 @@ func TestG3_NotesAreFenced(t *testing.T) {
 	former, next := opened(t, e), opened(t, e)
 	rows := claimAll(t, former)
 	again := claimAll(t, next)
-	e.exec("UPDATE " + e.fence.table().Sanitize() + " SET epoch = 2 WHERE route = 'suite'")
+	e.exec("UPDATE " + e.fence.of(cursorTable).Sanitize() + " SET epoch = 2 WHERE route = 'suite'")
 	for _, row := range again {
 		lost, err := next.Settle(e.ctx, []adapters.ClaimResult{{Claim: row.Claim, Outcome: outbox.OutcomeRetry, Attempts: 1, Error: "new",
 			Lane: adapters.LaneRef{Route: "suite", Slot: row.Slot}, Epoch: 2}})

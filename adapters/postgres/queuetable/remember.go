@@ -35,9 +35,6 @@ type Fence struct {
 	Schema string
 }
 
-// table is the table that has the epochs.
-func (f Fence) table() pgx.Identifier { return f.of(cursorTable) }
-
 // of is a table of the state store.
 func (f Fence) of(table pgx.Identifier) pgx.Identifier {
 	if f.Schema == "" {
@@ -136,7 +133,7 @@ func (remembering) take(_ context.Context, s *tableClaim) error {
 // prepare looks up the state store's tables, once.
 func (remembering) prepare(ctx context.Context, q *Queue, t *queueTable) error {
 	if err := q.findFence(ctx, t); err != nil {
-		return err
+		return fmt.Errorf("find the state store's table of lanes: %w", err)
 	}
 	if err := q.findNotes(ctx, t); err != nil {
 		return fmt.Errorf("find the state store's table of notes: %w", err)
@@ -162,13 +159,18 @@ func (q *Queue) findFence(ctx context.Context, t *queueTable) error {
 	if !q.fence.Here || t.sql.lanes != "" {
 		return nil
 	}
-	var full pgx.Identifier
-	if err := (&pg.Location{Name: q.fence.table()}).Find(ctx, q.pool, func(found pgx.Identifier) { full = found }); err != nil {
-		return fmt.Errorf("find the state store's table of lanes: %w", err)
+	return q.locate(ctx, t, cursorTable, &t.sql.lanes)
+}
+
+// locate looks up a table of the state store, on which statements depend. The caller has claiming.
+func (q *Queue) locate(ctx context.Context, t *queueTable, name pgx.Identifier, found *string) error {
+	full, err := pg.LocateTable(ctx, q.pool, q.fence.of(name))
+	if err != nil {
+		return err
 	}
 	q.mu.Lock() // settling reads it
 	defer q.mu.Unlock()
-	t.sql.lanes, t.described = full.Sanitize(), false
+	*found, t.described = full.Sanitize(), false
 	return nil
 }
 
@@ -197,19 +199,24 @@ func (remembering) settle(q *queueSQL, o settlement) string {
 	if q.notes != "" && !o.done {
 		return q.settleNoted(o)
 	}
+	with, rows := q.results(o)
+	write, from := q.writing(o)
+	return q.fill(with+write+"\n"+from+rows+`
+WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
+RETURNING s.n::int`, sqltext.Names{"this": o.this})
+}
+
+// results are the rows that a settle has, of lanes whose epochs are as they say, and the beginning of the statement; templates.
+func (q *queueSQL) results(o settlement) (with, rows string) {
 	arrays, columns, next := "", "", 4
 	if !o.done {
 		arrays, columns, next = ", $4::text[], $5::float8[]", ", error, wait", 6
 	}
 	with, join := q.fenced(next)
-	write, from := q.writing(o)
-	return q.fill(fmt.Sprintf(`%s%s
-%s (
+	return with, fmt.Sprintf(` (
     SELECT r.*
     FROM unnest($1::{key_type}[], $2::int[], $3::int[]%s) WITH ORDINALITY AS r(key, attempts, lane%s, n)%s
-) s
-WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
-RETURNING s.n::int`, with, write, from, arrays, columns, join), sqltext.Names{"this": o.this})
+) s`, arrays, columns, join)
 }
 
 // stillWaits finds the rows that wait. Parameter: keys.
@@ -237,13 +244,12 @@ func (s *settling) lockLanes(batch *pgx.Batch) {
 	s.q.mu.Lock() // describing a table writes it
 	defer s.q.mu.Unlock()
 	lanes, statements, with := lanesOf{}, 0, ""
-	for _, part := range s.order {
-		rows := s.parts[part]
-		if part.text == "" || rows.owners.fence() == nil {
+	for _, rows := range s.order {
+		if rows.text == "" || rows.owners.fence() == nil {
 			continue
 		}
 		statements++
-		with, _ = part.table.sql.fenced(1)
+		with, _ = rows.table.sql.fenced(1)
 		for _, r := range rows.results {
 			lanes.number(r, nil)
 		}
@@ -287,16 +293,7 @@ func (remembering) extend(ctx context.Context, q *Queue, e *extension) (lost []*
 	if err := markSettled(func(n int) { waits[n] = true })(rows); err != nil {
 		return nil, err
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i, c := range e.claims {
-		if waits[i] || e.holds[i].tried {
-			continue
-		}
-		lost = append(lost, c)
-		q.lose(e.table, c.Key, e.holds[i])
-	}
-	return lost, nil
+	return q.loseBut(e, func(i int) bool { return waits[i] }), nil
 }
 
 func (*lanesOf) settling(rows *settleRows) []any {

@@ -23,7 +23,7 @@ import (
 // are not lost.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	s, lost := q.settling(results)
-	s.back = slices.ContainsFunc(s.order, func(p settlePart) bool { return s.parts[p].back })
+	s.back = slices.ContainsFunc(s.order, func(rows *settleRows) bool { return rows.back })
 	if s.back { // nothing may be claimed now that is behind what is put back
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
@@ -55,6 +55,13 @@ func (q *Queue) settling(results []adapters.ClaimResult) (s *settling, lost []*a
 	return s, lost
 }
 
+// textOf returns the statements of a table: describing it writes them.
+func (q *Queue) textOf(t *queueTable) queueText {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return t.text
+}
+
 // settlePart is what one statement writes.
 type settlePart struct {
 	table *queueTable
@@ -63,7 +70,9 @@ type settlePart struct {
 
 // settleRows are the rows of one statement.
 type settleRows struct {
+	settlePart
 	results            []*adapters.ClaimResult
+	settled            []bool // the statement has changed them
 	holds              []*hold
 	owners             owners
 	keys, at, attempts wire.Array // at: numbers of owners
@@ -77,7 +86,7 @@ type settleRows struct {
 type settling struct {
 	q     *Queue
 	most  int // results
-	order []settlePart
+	order []*settleRows
 	parts map[settlePart]*settleRows
 	lost  []*adapters.Claim
 	back  bool // some go back, and the caller has claiming
@@ -104,9 +113,9 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = newSettleRows(s.most, e.Change, t.sql.kind.owners(t))
+		rows = newSettleRows(part, s.most, e.Change)
 		s.parts[part] = rows
-		s.order = append(s.order, part)
+		s.order = append(s.order, rows)
 	}
 	if rows.done && r.Claim.Attempts > 0 && t.text.forgetNotes != "" {
 		rows.forgetNotes = t.text.forgetNotes
@@ -117,9 +126,9 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 
 // newSettleRows makes room for as many rows as there are: most results have one
 // outcome.
-func newSettleRows(most int, change queue.Change, of owners) *settleRows {
+func newSettleRows(of settlePart, most int, change queue.Change) *settleRows {
 	return &settleRows{
-		back: !change.Ends(), done: change == queue.Done, owners: of,
+		settlePart: of, back: !change.Ends(), done: change == queue.Done, owners: of.table.sql.kind.owners(of.table),
 		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
 		keys: wire.NewArray(most, keyBytes), at: wire.NewArray(most, numberBytes), attempts: wire.NewArray(most, numberBytes),
 	}
@@ -158,41 +167,39 @@ func (s *settling) run(ctx context.Context) error {
 	if len(s.order) == 0 {
 		return nil
 	}
-	settled := make([][]bool, len(s.order))
 	err := pg.RetryDeadlock(func() error {
-		return s.q.pool.SendBatch(ctx, s.batch(settled, true)).Close()
+		return s.q.pool.SendBatch(ctx, s.batch(true)).Close()
 	})
 	if err != nil {
 		return err
 	}
-	return s.end(ctx, settled)
+	return s.end(ctx)
 }
 
 // end ends the claims, once the results are written.
-func (s *settling) end(ctx context.Context, settled [][]bool) error {
-	if err := s.confirm(ctx, settled); err != nil {
+func (s *settling) end(ctx context.Context) error {
+	if err := s.confirm(ctx); err != nil {
 		return err
 	}
-	s.forget(settled)
+	s.forget()
 	return nil
 }
 
 // batch are the statements, which mark what they change. Brief ones fail if another session holds a lock for long.
-func (s *settling) batch(settled [][]bool, brief bool) *pgx.Batch {
+func (s *settling) batch(brief bool) *pgx.Batch {
 	batch := &pgx.Batch{}
 	if brief {
 		batch.Queue(briefLocks)
 	}
 	s.lockLanes(batch)
-	for i, part := range s.order {
-		rows := s.parts[part]
-		if settled[i] = make([]bool, len(rows.results)); part.text == "" {
-			for n := range settled[i] {
-				settled[i][n] = true
+	for _, rows := range s.order {
+		if rows.settled = make([]bool, len(rows.results)); rows.text == "" {
+			for n := range rows.settled {
+				rows.settled[n] = true
 			}
 			continue
 		}
-		batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
+		batch.Queue(rows.text, rows.args()...).Query(markSettled(func(n int) { rows.settled[n] = true }))
 	}
 	s.endNotes(batch)
 	return batch
@@ -200,25 +207,26 @@ func (s *settling) batch(settled [][]bool, brief bool) *pgx.Batch {
 
 // forget ends the claims. A claim that is under way may have counted rows that are lost as held, and would go on behind
 // them if they were not held any more when it comes to them.
-func (s *settling) forget(settled [][]bool) {
-	if !s.back && len(s.unsettled(settled)) > 0 {
+func (s *settling) forget() {
+	if !s.back && len(s.unsettled()) > 0 {
 		s.q.claiming.Lock()
 		defer s.q.claiming.Unlock()
 	}
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
-	for i, part := range s.order {
-		s.finish(part.table, s.parts[part], settled[i])
+	for _, rows := range s.order {
+		s.finish(rows)
 	}
 }
 
 // finish forgets the claims. The groups of rows that were put back are to be
 // looked at from them on; the caller holds claiming then.
-func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
+func (s *settling) finish(rows *settleRows) {
+	t := rows.table
 	for j, r := range rows.results {
 		h, key := rows.holds[j], r.Claim.Key
 		switch {
-		case !settled[j]:
+		case !rows.settled[j]:
 			s.q.lose(t, key, h)
 			s.lost = append(s.lost, r.Claim)
 			continue

@@ -10,7 +10,6 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
@@ -41,18 +40,16 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 		return lost, nil
 	}
 	var own error // of deliver
-	var settled [][]bool
 	err = pg.Transact(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		own = deliver(ctx, tx)
 		if own != nil {
 			return own
 		}
 		failpoint.Hit(failpoint.Delivered)
-		settled = make([][]bool, len(s.order))
-		if err := tx.SendBatch(ctx, s.batch(settled, true)).Close(); err != nil {
+		if err := tx.SendBatch(ctx, s.batch(true)).Close(); err != nil {
 			return pg.Refused(err)
 		}
-		if lost = s.unsettled(settled); len(lost) > 0 {
+		if lost = s.unsettled(); len(lost) > 0 {
 			return errLost
 		}
 		failpoint.Hit(failpoint.InDelivery)
@@ -61,12 +58,12 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 	switch {
 	case err == nil:
 		failpoint.Hit(failpoint.Committed)
-		s.forget(settled)
+		s.forget()
 		return nil, nil
 	case own != nil:
 		return nil, own
 	case errors.Is(err, errLost):
-		s.release(settled)
+		s.release()
 		return lost, nil
 	case errors.Is(err, adapters.ErrUnknown):
 		s.tried()
@@ -80,26 +77,25 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 
 // release ends the claims of the rows that are lost. Such a row may have been reset to waiting meanwhile: what comes of its message now,
 // which was not delivered, must not be written, and the next claim finds the row. See [settling.forget] for the lock.
-func (s *settling) release(settled [][]bool) {
+func (s *settling) release() {
 	s.q.claiming.Lock()
 	defer s.q.claiming.Unlock()
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
-	for i, part := range s.order {
-		rows := s.parts[part]
+	for _, rows := range s.order {
 		for j, r := range rows.results {
-			if !settled[i][j] {
-				s.q.lose(part.table, r.Claim.Key, rows.holds[j])
+			if !rows.settled[j] {
+				s.q.lose(rows.table, r.Claim.Key, rows.holds[j])
 			}
 		}
 	}
 }
 
 // unsettled are the claims of rows that a settle did not change.
-func (s *settling) unsettled(settled [][]bool) (lost []*adapters.Claim) {
-	for i, part := range s.order {
-		for j, r := range s.parts[part].results {
-			if !settled[i][j] {
+func (s *settling) unsettled() (lost []*adapters.Claim) {
+	for _, rows := range s.order {
+		for j, r := range rows.results {
+			if !rows.settled[j] {
 				lost = append(lost, r.Claim)
 			}
 		}
@@ -109,26 +105,17 @@ func (s *settling) unsettled(settled [][]bool) (lost []*adapters.Claim) {
 
 // written waits until no transaction changes the rows, and reports whether they have been settled.
 func (s *settling) written(ctx context.Context) (bool, error) {
-	settled := make([][]bool, len(s.order))
-	for i, part := range s.order {
-		rows := s.parts[part]
-		settled[i] = make([]bool, len(rows.results))
-		var keys wire.Array
-		for _, r := range rows.results {
-			keys.Text(r.Claim.Key)
-		}
-		s.q.mu.Lock() // describing the table writes it
-		text := part.table.text.locked
-		s.q.mu.Unlock()
-		if _, err := s.q.pool.Exec(ctx, text, keys.String()); err != nil {
+	for _, rows := range s.order {
+		rows.settled = make([]bool, len(rows.results))
+		if _, err := s.q.pool.Exec(ctx, s.q.textOf(rows.table).locked, rows.keys.String()); err != nil {
 			return false, err
 		}
 	}
 	s.tried()
-	if err := s.confirm(ctx, settled); err != nil {
+	if err := s.confirm(ctx); err != nil {
 		return false, err
 	}
-	return len(s.unsettled(settled)) == 0, nil
+	return len(s.unsettled()) == 0, nil
 }
 
 // locked waits for the ends of transactions that change rows. Parameter: keys.
@@ -156,23 +143,15 @@ func (q *queueSQL) elsewhere() string {
 // locked are the claims of rows that other sessions have locked. In a transaction the other rows are locked by it.
 func (s *settling) locked(ctx context.Context, in pg.Querier) (map[*adapters.Claim]bool, error) {
 	claims := map[*adapters.Claim]bool{}
-	for _, part := range s.order {
-		if part.text == "" {
+	for _, rows := range s.order {
+		if rows.text == "" {
 			continue
 		}
-		results := s.parts[part].results
-		keys := wire.NewArray(len(results), keyBytes)
-		for _, r := range results {
-			keys.Text(r.Claim.Key)
-		}
-		s.q.mu.Lock() // describing the table writes it
-		text := part.table.text.elsewhere
-		s.q.mu.Unlock()
-		rows, err := in.Query(ctx, text, keys.String())
+		found, err := in.Query(ctx, s.q.textOf(rows.table).elsewhere, rows.keys.String())
 		if err != nil {
 			return nil, err
 		}
-		if err := markSettled(func(n int) { claims[results[n].Claim] = true })(rows); err != nil {
+		if err := markSettled(func(n int) { claims[rows.results[n].Claim] = true })(found); err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +160,6 @@ func (s *settling) locked(ctx context.Context, in pg.Querier) (map[*adapters.Cla
 
 // runFree writes the results of rows that no other session has locked. They are locked first, so no statement waits for a row.
 func (s *settling) runFree(ctx context.Context, results []adapters.ClaimResult) (free *settling, lost []*adapters.Claim, err error) {
-	var settled [][]bool
 	skipped := &adapters.LockedError{}
 	err = pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.q.pool, func(tx pgx.Tx) error {
@@ -198,12 +176,12 @@ func (s *settling) runFree(ctx context.Context, results []adapters.ClaimResult) 
 				return locked[r.Claim]
 			})
 			free, lost = s.q.settling(rest)
-			free.back, settled = s.back, make([][]bool, len(free.order))
-			return tx.SendBatch(ctx, free.batch(settled, false)).Close()
+			free.back = s.back
+			return tx.SendBatch(ctx, free.batch(false)).Close()
 		})
 	})
 	if err == nil {
-		err = free.end(ctx, settled)
+		err = free.end(ctx)
 	}
 	if err == nil && len(skipped.Claims) > 0 {
 		err = skipped

@@ -23,7 +23,7 @@ func (e *queueEnv) framework(t testing.TB) *queueEnv {
 	e = e.claimless(t)
 	_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
 	pgtest.Must(t, err)
-	e.exec("INSERT INTO " + e.fence.table().Sanitize() + " SELECT 'suite', s, 1 FROM generate_series(0, 15) s")
+	e.exec("INSERT INTO " + e.fence.of(cursorTable).Sanitize() + " SELECT 'suite', s, 1 FROM generate_series(0, 15) s")
 	return e
 }
 
@@ -268,7 +268,7 @@ func TestG8_ClaimsWithoutAStatusAreFlat(t *testing.T) {
 	table := e.tables[0].Name
 	e.exec("ALTER TABLE " + table + " SET (autovacuum_enabled = off)")
 	e.exec("ALTER TABLE " + table + " SET UNLOGGED")
-	e.exec("INSERT INTO " + e.fence.table().Sanitize() + " VALUES ('', 0, 0)") // of results that name no lane
+	e.exec("INSERT INTO " + e.fence.of(cursorTable).Sanitize() + " VALUES ('', 0, 0)") // of results that name no lane
 	e.reopen()
 	t.Cleanup(func() { pgtest.Must(t, e.q.Close()) })
 	made := 0
@@ -343,7 +343,7 @@ func TestG13_ASettleLocksLanesInTheOrderOfCommands(t *testing.T) {
 			command, err := e.pool.Begin(e.ctx)
 			pgtest.Must(t, err)
 			defer func() { _ = command.Rollback(context.WithoutCancel(e.ctx)) }() // after a failure
-			lock := "SELECT FROM " + e.fence.table().Sanitize() + " WHERE route = 'suite' AND slot = $1 FOR UPDATE NOWAIT"
+			lock := "SELECT FROM " + e.fence.of(cursorTable).Sanitize() + " WHERE route = 'suite' AND slot = $1 FOR UPDATE NOWAIT"
 			_, err = command.Exec(e.ctx, lock, low)
 			pgtest.Must(t, err)
 			settled := make(chan error, 1)

@@ -92,17 +92,8 @@ func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 		}
 	}
 	q.mu.Unlock()
-	rows, err := q.pool.Query(ctx, t.text.unclaim, wire.RawResults, keys.String(), u.mark)
+	n, err := q.putBack(ctx, t, t.text.unclaim, keys.String(), u.mark)
 	if err != nil {
-		return err
-	}
-	n := 0
-	for rows.Next() {
-		v := rows.RawValues()
-		t.found(textOrNull(v[1]), wire.Int64FromBinary(v[0]))
-		n++
-	}
-	if err := rows.Err(); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -115,19 +106,19 @@ func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 // confirm finds out what an earlier settle wrote whose answer was lost: its rows
 // are no longer claimed. Delivered and dead rows are looked up; rows that went
 // back and are another process's by now count as gone back.
-func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
+func (s *settling) confirm(ctx context.Context) error {
 	batch := &pgx.Batch{}
 	n := 0
 	s.q.mu.Lock()
-	for i, part := range s.order {
-		rows := s.parts[part]
-		asked := settleRows{done: true, owners: part.table.sql.kind.owners(part.table)}
+	for _, rows := range s.order {
+		t := rows.table
+		asked := settleRows{done: true, owners: t.sql.kind.owners(t)}
 		var at []int
 		for j, r := range rows.results {
 			switch {
-			case settled[i][j] || !rows.holds[j].tried:
+			case rows.settled[j] || !rows.holds[j].tried:
 			case rows.back:
-				settled[i][j] = true
+				rows.settled[j] = true
 				n++
 			default:
 				at = append(at, j)
@@ -137,11 +128,11 @@ func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 		if len(at) == 0 {
 			continue
 		}
-		text := part.table.text.isDead
+		text := t.text.isDead
 		if rows.done {
-			text = part.table.text.isDone
+			text = t.text.isDone
 		}
-		batch.Queue(text, asked.owners.asking(&asked, s.q.timeout)...).Query(markSettled(func(k int) { settled[i][at[k]] = true; n++ }))
+		batch.Queue(text, asked.owners.asking(&asked, s.q.timeout)...).Query(markSettled(func(k int) { rows.settled[at[k]] = true; n++ }))
 	}
 	s.q.mu.Unlock()
 	if batch.Len() > 0 {
@@ -159,7 +150,7 @@ func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 func (s *settling) tried() {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
-	for _, rows := range s.parts {
+	for _, rows := range s.order {
 		for _, h := range rows.holds {
 			h.tried = true
 		}
