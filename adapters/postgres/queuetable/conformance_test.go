@@ -16,6 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
@@ -159,7 +160,8 @@ func (e *queueEnv) sql(table, template string) string {
 	if e.layout.Noted() {
 		q.notes = e.fence.of(noteTable).Sanitize()
 	}
-	return q.fill(template)
+	schema, _, _ := strings.Cut(table, ".")
+	return q.fill(template, sqltext.Names{"schema": schema})
 }
 
 // each runs a statement for every table.

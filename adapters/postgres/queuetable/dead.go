@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -186,6 +188,24 @@ func (q *queueSQL) backingOff() string {
 		return ""
 	}
 	return "{status} IN ({waiting}) AND {attempts} > 0 AND {next_attempt} > now()"
+}
+
+// died is when a row became dead, as far as the table says; a template.
+func (q *queueSQL) died() string {
+	c := &q.layout.Columns
+	var of []string
+	for _, column := range []layout.Named{{What: "updated", Name: c.Updated}, {What: "claimed", Name: c.Claimed}} {
+		if column.Name != "" {
+			of = append(of, "{"+column.What+"}")
+		}
+	}
+	if q.notes != "" {
+		of = append(of, "n.noted_at")
+	}
+	if c.Claimed == "" && c.NextAttempt != "" { // the last attempt was not before that
+		of = append(of, "{next_attempt}")
+	}
+	return "coalesce(" + strings.Join(append(of, "{created}"), ", ") + ")"
 }
 
 // inGroup is the condition that a row is of a group, named as messages have it (with the

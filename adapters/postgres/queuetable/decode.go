@@ -106,6 +106,15 @@ func timeText(micros int64) string {
 
 func float64FromBinary(v []byte) float64 { return math.Float64frombits(binary.BigEndian.Uint64(v)) }
 
+// textOrNull copies a text.
+func textOrNull(v []byte) *string {
+	if v == nil {
+		return nil
+	}
+	s := string(v)
+	return &s
+}
+
 // Bytes that elements of arrays take with what is around them, going by those of
 // FlowCatalyst.
 const (

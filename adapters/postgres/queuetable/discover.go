@@ -313,12 +313,3 @@ func (q *Queue) holdsRow(t *queueTable, key string) bool {
 	defer q.mu.Unlock()
 	return t.holds[key] != nil
 }
-
-// textOrNull copies a text.
-func textOrNull(v []byte) *string {
-	if v == nil {
-		return nil
-	}
-	s := string(v)
-	return &s
-}

@@ -62,8 +62,7 @@ type foreignStress struct {
 // audit makes the database itself note each claim of ours that is behind a row
 // which somebody else holds: whoever claims names himself by application_name.
 func (s *foreignStress) audit() {
-	schema, _, _ := strings.Cut(s.tables[0].Name, ".")
-	s.exec(strings.ReplaceAll(s.sql(s.tables[0].Name, `
+	s.exec(s.sql(s.tables[0].Name, `
 CREATE TABLE {schema}.owner (id text PRIMARY KEY, owner text NOT NULL);
 CREATE TABLE {schema}.broken (id text, behind text);
 CREATE FUNCTION {schema}.audit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -80,7 +79,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER audit AFTER UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION {schema}.audit();`), "{schema}", schema))
+CREATE TRIGGER audit AFTER UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION {schema}.audit();`))
 }
 
 func (s *foreignStress) run(t *testing.T) {

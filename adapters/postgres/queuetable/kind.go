@@ -46,7 +46,6 @@ type kind interface {
 	owners(t *queueTable) owners
 	extend(ctx context.Context, q *Queue, e *extension) (lost []*adapters.Claim, err error)
 	recover(ctx context.Context, q *Queue, t *queueTable) (int, error)
-	deliversBeside(f Fence) bool // whether a delivery in the database may be in the transaction that settles
 }
 
 // owners number what rows of one settle share that says whose claims they are. The caller has the queue's lock.

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -191,8 +193,6 @@ func (marking) theirs(s *tableClaim, _ *queueGroup, key string, claimed []byte) 
 
 func (marking) failed(*tableClaim, [][]byte) int { return 0 } // the claim reads it
 
-func (marking) deliversBeside(Fence) bool { return true }
-
 func (marking) owners(*queueTable) owners { return &claimTimes{numbers: map[[2]int64]int{}} }
 
 // claimTimes are the times of the claims of the rows of one statement.
@@ -220,3 +220,41 @@ func (c *claimTimes) asking(rows *settleRows, timeout time.Duration) []any {
 }
 
 func (*claimTimes) fence() *lanesOf { return nil }
+
+// settled finds the rows that have one of the statuses which a settle wrote, or are gone. They got
+// it before anybody could take their claims for stuck. Parameters as of settle: keys, the
+// two times of claims, which of the times; and the timeout in seconds.
+func (marking) settled(q *queueSQL, statuses string) string {
+	since := "{claimed}"
+	if q.layout.ClaimEnds {
+		since = "{updated}"
+	}
+	return q.fill(`SELECT s.n::int
+FROM (
+    SELECT r.*, ($2::{claimed_type}[])[r.at] AS stamp, ($3::{claimed_type}[])[r.at] AS former
+    FROM unnest($1::{key_type}[], $4::int[]) WITH ORDINALITY AS r(key, at, n)
+) s
+LEFT JOIN {t} t ON {key} = s.key
+WHERE {key} IS NULL OR ({status} IN (` + statuses + `) AND ` + since + ` >= least(s.stamp, s.former)
+    AND ` + since + ` < greatest(s.stamp, s.former) + make_interval(secs => $5)) IS TRUE`)
+}
+
+// settle writes one outcome for many rows. Parameters are two arrays of the times
+// of which one is a claim's, because one claim has many rows, and others with one
+// entry per row: key, which of the times, attempts and, for
+// what is not done, error and in how many seconds it is due. It returns the numbers of the rows
+// that were still claimed.
+func (marking) settle(q *queueSQL, o settlement) string {
+	arrays, columns := "", ""
+	if !o.done {
+		arrays, columns = ", $6::text[], $7::float8[]", ", error, wait"
+	}
+	write, from := q.writing(o)
+	return q.fill(fmt.Sprintf(`%s
+%s (
+    SELECT r.*, ($2::{claimed_type}[])[r.at] AS stamp, ($3::{claimed_type}[])[r.at] AS former
+    FROM unnest($1::{key_type}[], $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
+) s
+WHERE {key} = s.key AND `+claimed+`
+RETURNING s.n::int`, write, from, arrays, columns), sqltext.Names{"this": o.this})
+}

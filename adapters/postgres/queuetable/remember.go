@@ -13,7 +13,6 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/sqltext"
-	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -145,8 +144,6 @@ func (remembering) describe(ctx context.Context, q *Queue, conn *pgxpool.Conn, t
 	t.whole = true // nothing comes before what waits
 	return q.describeHot(ctx, conn, t, indexes)
 }
-
-func (remembering) deliversBeside(f Fence) bool { return f.Here }
 
 // recover deletes notes that are not needed any more: no row is marked.
 func (remembering) recover(ctx context.Context, q *Queue, t *queueTable) (int, error) {
@@ -311,21 +308,3 @@ func (l *lanesOf) fence() *lanesOf {
 
 // args are the parameters of the fence.
 func (l *lanesOf) args() []any { return []any{l.routes.String(), l.slots.String(), l.epochs.String()} }
-
-// died is when a row became dead, as far as the table says; a template.
-func (q *queueSQL) died() string {
-	c := &q.layout.Columns
-	var of []string
-	for _, column := range []layout.Named{{What: "updated", Name: c.Updated}, {What: "claimed", Name: c.Claimed}} {
-		if column.Name != "" {
-			of = append(of, "{"+column.What+"}")
-		}
-	}
-	if q.notes != "" {
-		of = append(of, "n.noted_at")
-	}
-	if c.Claimed == "" && c.NextAttempt != "" { // the last attempt was not before that
-		of = append(of, "{next_attempt}")
-	}
-	return "coalesce(" + strings.Join(append(of, "{created}"), ", ") + ")"
-}

@@ -22,7 +22,7 @@ var errLost = errors.New("claims are lost")
 // an owner that was frozen would deliver what another one has delivered.
 func (q *Queue) Database() string {
 	for _, t := range q.tables {
-		if !t.sql.kind.deliversBeside(q.fence) {
+		if !t.sql.kind.marks() && !q.fence.Here {
 			return ""
 		}
 	}
@@ -118,27 +118,12 @@ func (s *settling) written(ctx context.Context) (bool, error) {
 	return len(s.unsettled()) == 0, nil
 }
 
-// locked waits for the ends of transactions that change rows. Parameter: keys.
-func (q *queueSQL) locked() string {
-	return q.fill(`SELECT FROM {t} t WHERE {key} = ANY ($1::{key_type}[]) ORDER BY {key} FOR UPDATE`)
-}
-
 // A session may lock rows of a table and not let go, as a forgotten transaction does. Nothing here waits for it: what a settle has locked, rows of
 // many groups and lanes that the next owner wants, would be locked for as long, also after this process was killed. Claims skip such
 // rows. A settle gives up after a moment, and is done without them.
 
 // briefLocks bounds the waits of a transaction. SET LOCAL would warn in a batch.
 const briefLocks = "SELECT pg_catalog.set_config('lock_timeout', '20ms', true)"
-
-// elsewhere finds which rows other sessions have locked, and locks the others as a settle does. Parameter: keys.
-func (q *queueSQL) elsewhere() string {
-	asked, strength := "unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key", "NO KEY UPDATE"
-	if q.layout.DoneIsDeleted {
-		strength = "UPDATE"
-	}
-	return q.fill("WITH free AS MATERIALIZED (SELECT s.n FROM " + asked + " FOR " + strength + " OF t SKIP LOCKED)\n" +
-		"SELECT s.n::int FROM " + asked + " WHERE s.n NOT IN (SELECT f.n FROM free f)")
-}
 
 // locked are the claims of rows that other sessions have locked. In a transaction the other rows are locked by it.
 func (s *settling) locked(ctx context.Context, in pg.Querier) (map[*adapters.Claim]bool, error) {

@@ -1,10 +1,8 @@
 package queuetable
 
 import (
-	"fmt"
 	"strings"
 
-	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -49,6 +47,12 @@ WHERE t.ctid = w.tid AND ` + q.seen() + `
 RETURNING w.n::int, ` + q.marked())
 }
 
+// stampOf is the time of a claim: the beginning of this millisecond, less the
+// claim's mark in microseconds.
+func stampOf(parameter string) string {
+	return "(SELECT date_trunc('milliseconds', now()) - " + parameter + "::int * interval '1 microsecond')"
+}
+
 // seen is the condition that the row at a place is the one that was looked at, and
 // waits.
 func (q *queueSQL) seen() string {
@@ -79,26 +83,6 @@ type settlement struct {
 	done      bool
 	withError bool
 	dead      bool // for tables with notes
-}
-
-// settle writes one outcome for many rows. Parameters are two arrays of the times
-// of which one is a claim's, because one claim has many rows, and others with one
-// entry per row: key, which of the times, attempts and, for
-// what is not done, error and in how many seconds it is due. It returns the numbers of the rows
-// that were still claimed.
-func (marking) settle(q *queueSQL, o settlement) string {
-	arrays, columns := "", ""
-	if !o.done {
-		arrays, columns = ", $6::text[], $7::float8[]", ", error, wait"
-	}
-	write, from := q.writing(o)
-	return q.fill(fmt.Sprintf(`%s
-%s (
-    SELECT r.*, ($2::{claimed_type}[])[r.at] AS stamp, ($3::{claimed_type}[])[r.at] AS former
-    FROM unnest($1::{key_type}[], $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
-) s
-WHERE {key} = s.key AND `+claimed+`
-RETURNING s.n::int`, write, from, arrays, columns), sqltext.Names{"this": o.this})
 }
 
 // written is what a settle writes, templates.
@@ -169,6 +153,36 @@ UPDATE {t} t SET {set_status} = ` + q.putBack() + `
 FROM stuck s
 WHERE {key} = s.key
 RETURNING {created}, ` + q.groupColumn())
+}
+
+// unclaim puts rows back that a claim with a mark took. Parameters: keys, mark.
+func (q *queueSQL) unclaim() string {
+	return q.fill(`WITH ours AS MATERIALIZED (
+    SELECT t.ctid AS tid
+    FROM unnest($1::{key_type}[]) AS s(key)
+    JOIN {t} t ON {key} = s.key
+    WHERE ({status} = {processing}) IS TRUE AND extract(microseconds FROM {claimed})::int % 1000 = 1000 - $2
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE {t} t SET {set_status} = ` + q.putBack() + `
+FROM ours o
+WHERE t.ctid = o.tid
+RETURNING {created}, ` + q.groupColumn())
+}
+
+// locked waits for the ends of transactions that change rows. Parameter: keys.
+func (q *queueSQL) locked() string {
+	return q.fill(`SELECT FROM {t} t WHERE {key} = ANY ($1::{key_type}[]) ORDER BY {key} FOR UPDATE`)
+}
+
+// elsewhere finds which rows other sessions have locked, and locks the others as a settle does. Parameter: keys.
+func (q *queueSQL) elsewhere() string {
+	asked, strength := "unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key", "NO KEY UPDATE"
+	if q.layout.DoneIsDeleted {
+		strength = "UPDATE"
+	}
+	return q.fill("WITH free AS MATERIALIZED (SELECT s.n FROM " + asked + " FOR " + strength + " OF t SKIP LOCKED)\n" +
+		"SELECT s.n::int FROM " + asked + " WHERE s.n NOT IN (SELECT f.n FROM free f)")
 }
 
 // taken is what a claim writes besides status and time, a template.
