@@ -35,6 +35,5 @@
 // may be written: the lease says so ([Lease.Unknown]), and the database finds out when they are given again. After such an error of an extension a row may
 // have either time ([Lease.Former]).
 //
-// PostgreSQL does not use the engine: it finds rows by a ring of groups in memory, with fewer statements per claim, and its own marks. It would implement
-// Driver with Take, and its ring in place of the rounds.
+// PostgreSQL does not use the engine: see docs/design.md, "Where code of four databases is shared".
 package queue
