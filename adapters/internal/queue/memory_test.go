@@ -21,6 +21,7 @@ var errCut = errors.New("the connection broke")
 // memory is a table in memory, and its driver.
 type memory struct {
 	name  string
+	kind  string
 	rows  []*memoryRow
 	pages int           // that were read
 	read  int           // entries of those
@@ -32,7 +33,9 @@ type memory struct {
 	fills int   // payloads that were read by themselves
 
 	takeErr, settleErr, renewErr error  // of the next transaction, which is carried out unless it is errRefused
-	between                      func() // runs before rows are marked
+	reading, between             func() // run before rows are read, and marked
+
+	fenced func(*adapters.ClaimResult) bool // another process has the lane of a result; nil: none does
 }
 
 // errRefused is an error with which a transaction is rolled back.
@@ -51,7 +54,8 @@ type memoryRow struct {
 
 func (m *memory) ID() string                     { return m.name }
 func (m *memory) Describe(context.Context) error { return nil }
-func (m *memory) Group(id string) string         { return id[1:] }
+func (m *memory) Group(id string) string         { return GroupOf(m.table(), id[1:]) }
+func (m *memory) table() layout.Table            { return layout.Table{Name: m.name, Kind: m.kind} }
 
 func (r *memoryRow) id() string {
 	if r.group == "" {
@@ -130,13 +134,16 @@ func (m *memory) row(key any) *memoryRow {
 }
 
 func (m *memory) Read(_ context.Context, chosen []*Entry, _ int64) (map[string]Found, error) {
+	if m.reading != nil {
+		m.reading()
+	}
 	found := map[string]Found{}
 	for _, e := range chosen {
 		r := m.row(e.Key)
 		if r.status != "waiting" {
 			continue
 		}
-		f := Found{ID: r.id(), Row: r.row()}
+		f := Found{ID: r.id(), Row: m.decoded(r)}
 		if size := int64(len(r.payload)); m.large > 0 && size > m.large {
 			f.Row, f.Left = nil, size
 		}
@@ -145,13 +152,17 @@ func (m *memory) Read(_ context.Context, chosen []*Entry, _ int64) (map[string]F
 	return found, nil
 }
 
-func (r *memoryRow) row() *adapters.Row {
-	return &adapters.Row{ID: r.key, Group: r.group, Slot: adapters.SlotOf(r.group, r.key), Payload: []byte(r.payload)}
+func (m *memory) decoded(r *memoryRow) *adapters.Row {
+	group := ""
+	if r.group != "" {
+		group = m.Group(r.id())
+	}
+	return &adapters.Row{ID: r.key, Group: group, Slot: adapters.SlotOf(group, r.key), Payload: []byte(r.payload)}
 }
 
 func (m *memory) Fill(_ context.Context, e *Entry, f *Found) (bool, error) {
 	m.fills++
-	f.Row, f.Left = m.row(e.Key).row(), 0
+	f.Row, f.Left = m.decoded(m.row(e.Key)), 0
 	return true, nil
 }
 
@@ -204,7 +215,7 @@ func settleMemory(marks bool) func(context.Context, []*Settled[*memory]) error {
 		return rows[0].Table.transact(&rows[0].Table.settleErr, func() error {
 			for _, r := range rows {
 				row := r.Table.row(r.Lease.Key)
-				ours := row.status == "waiting"
+				ours := row.status == "waiting" && (r.Table.fenced == nil || !r.Table.fenced(r.ClaimResult))
 				if marks {
 					ours = row.status == "marked" && row.ours && r.Lease.MarkedAt(row.stamp)
 				}
@@ -246,8 +257,11 @@ func newMemory(t testing.TB, l *layout.Queue, change func(*Backend[*memory]), ta
 		return m.transact(&m.renewErr, func() error {
 			for i, r := range rows {
 				row := m.row(r.Lease.Key)
-				if r.Done = row.status == "marked" && row.ours && slices.ContainsFunc(was[i], row.stamp.Equal); r.Done {
-					row.stamp = time.UnixMilli(m.time)
+				switch {
+				case l.Claimless():
+					r.Done = row.status == "waiting"
+				case row.status == "marked" && row.ours && slices.ContainsFunc(was[i], row.stamp.Equal):
+					r.Done, row.stamp = true, time.UnixMilli(m.time)
 				}
 			}
 			return nil
@@ -258,7 +272,7 @@ func newMemory(t testing.TB, l *layout.Queue, change func(*Backend[*memory]), ta
 	}
 	for _, m := range tables {
 		m.size = b.PageRows
-		b.Tables = append(b.Tables, layout.Table{Name: m.name})
+		b.Tables = append(b.Tables, m.table())
 	}
 	e, err := NewEngine(b, tables)
 	if err != nil {
