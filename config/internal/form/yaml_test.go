@@ -129,7 +129,7 @@ func TestFormsOfAFile(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	for _, text := range []string{"# c\r\nname: a\r\ncount: 0", "\ufeff# c\nname: a\ncount: 0", "# é\nname: a\ncount: 0"} {
+	for _, text := range []string{"# c\r\nname: a\r\ncount: 0", "# c\rname: a\rcount: 0", "\ufeff# c\nname: a\ncount: 0", "# é\nname: a\ncount: 0"} {
 		if list := problems(t, text); len(list) != 1 || list[0].Line != 3 || list[0].Column != 8 {
 			t.Errorf("%q: %v, want 3:8", text, list)
 		}
