@@ -65,7 +65,7 @@ func (p *Publisher) static() bool { return p.Topic.Static() }
 // cloudEventsSource warns about a source that no format uses. It is the same
 // for all destinations that know the format.
 func cloudEventsSource(c *form.Checker, at form.Location, format string) {
-	if format != "cloudevents" && at.Has("source") {
+	if format != "cloudevents" && format != debezium && at.Has("source") {
 		c.Warn(at.Child("source"), "has no effect with format %s", format).Fix("remove it, or set format: cloudevents")
 	}
 }

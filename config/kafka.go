@@ -13,7 +13,8 @@ type Kafka struct {
 	Brokers         []string `yaml:"brokers" required:"true" min:"1" doc:"Bootstrap addresses, as host:port."`
 	Topic           Template `yaml:"topic" required:"true" doc:"Topic to write to, or a template such as {{.Type}}."`
 	Topics          []Glob   `yaml:"topics" doc:"Topics that a template may produce, as patterns such as orders.*; a message of another topic is dead. If the topic is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any topic. A template never produces a topic that begins with _."`
-	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"Format of a record: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
+	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents|debezium" default:"watermill" doc:"Format of a record: watermill-kafka's wire format, the payload alone, a CloudEvent in binary mode (ce_ headers), or what Debezium's outbox event router writes (docs/migrate/debezium.md)."`
+	Debezium        Debezium `yaml:"debezium" doc:"With format debezium: how a payload becomes the value."`
 	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
 	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection. Default: on if sasl is set and a broker is not on this machine."`
 	SASL            *SASL    `yaml:"sasl" doc:"Authentication."`
@@ -22,7 +23,7 @@ type Kafka struct {
 	Timeout         Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time until a batch of records is acknowledged."`
 	Exclusive       bool     `yaml:"exclusive" default:"false" doc:"Whether Kafka refuses late batches of a former owner of a lane that was frozen: each lane delivers in transactions, which consumers must read with isolation.level=read_committed. See docs/exclusive.md for the cost."`
 	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Prefix of the transactional ids of an exclusive destination, followed by -/route/slot. Each installation on a cluster needs its own."`
-	Source          string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+	Source          string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference. With format debezium: the topic.prefix of the connector."`
 }
 
 // Kind is "kafka".
@@ -33,6 +34,8 @@ func (k *Kafka) static() bool { return k.Topic.Static() }
 func (k *Kafka) topics() Topics {
 	return Topics{Noun: "topic", List: "topics", Template: k.Topic, Patterns: k.Topics}
 }
+
+func (k *Kafka) debezium() *Debezium { return &k.Debezium }
 
 // topicName matches the names that Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
@@ -59,6 +62,7 @@ func (k *Kafka) check(c *form.Checker, at form.Location) {
 	k.checkLogin(c, at)
 	uri(c, at.Child("source"), k.Source)
 	cloudEventsSource(c, at, k.Format)
+	k.Debezium.check(c, at, k.Format)
 }
 
 // Encrypted reports whether connections to the brokers use TLS.

@@ -108,6 +108,9 @@ const (
 // WithDefaults returns the configuration completed, or all that is wrong with it.
 func (c Config) WithDefaults() (Config, error) {
 	f, formatErr := format.Parse(string(c.Format))
+	if f == format.Debezium {
+		formatErr = errors.New("format debezium is one of message brokers: use raw, cloudevents or watermill")
+	}
 	if f == format.Watermill {
 		if c.MaxMessages > 1 {
 			formatErr = errors.New("max messages: a request of format watermill is one message: leave it out")

@@ -27,9 +27,11 @@ type Config struct {
 
 	// Format is the wire format. Default: [format.Watermill], which loses nothing
 	// of a message; [format.Raw] has no id and no metadata.
+	// With [format.Debezium] a nil payload is a record without a value, and the timestamp of a record is the time of the event, if
+	// the message has one ([outbox.MetaOccurredAt]).
 	Format format.Format
 
-	// CloudEventsSource is the source attribute of format cloudevents.
+	// CloudEventsSource is the source attribute of format cloudevents, and the connector's topic.prefix of format debezium.
 	// Default: "outrider".
 	CloudEventsSource string
 
@@ -164,7 +166,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		kgo.MaxBufferedRecords(1 << 30), // a wave is bounded by its caller
 
 		// franz-go gives up before Deliver does, and can then say why.
-		kgo.RecordDeliveryTimeout(c.Timeout * 8 / 10),
+		kgo.RecordDeliveryTimeout(c.recordTimeout()),
 		kgo.ProduceRequestTimeout(c.Timeout / 2),
 		kgo.RequestTimeoutOverhead(c.Timeout / 2),
 		kgo.RetryTimeout(c.Timeout / 2),
@@ -188,6 +190,15 @@ func (c Config) options() ([]kgo.Opt, error) {
 		opts = append(opts, kgo.SASL(mechanism))
 	}
 	return opts, nil
+}
+
+// recordTimeout is how long franz-go tries to deliver a record; 0: until Deliver ends. It counts from the record's timestamp, which in
+// format debezium is the time of the event.
+func (c Config) recordTimeout() time.Duration {
+	if c.Format == format.Debezium {
+		return 0
+	}
+	return c.Timeout * 8 / 10
 }
 
 // longestDial bounds how long a connection may take, TLS included: a broker that is

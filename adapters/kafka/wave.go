@@ -111,10 +111,30 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 		Headers:   w.headers[from:len(w.headers):len(w.headers)],
 		Timestamp: w.made,
 	}
+	if w.d.cfg.Format == format.Debezium {
+		asDebezium(r, msg)
+	}
 	if size := batchSize(r); size > w.d.cfg.MaxMessageBytes {
 		return outbox.Permanent(&tooLarge{msg.UUID, w.topic, size, w.d.cfg.MaxMessageBytes})
 	}
 	return nil
+}
+
+// asDebezium completes a record of format debezium: without a payload it has no value, an empty header is not null, and its time is that
+// of the event.
+func asDebezium(r *kgo.Record, msg *message.Message) {
+	if msg.Payload == nil {
+		r.Value = nil
+	}
+	for i := range r.Headers {
+		if r.Headers[i].Value == nil {
+			r.Headers[i].Value = []byte{}
+		}
+	}
+	at, err := time.Parse(time.RFC3339Nano, msg.Metadata[outbox.MetaOccurredAt])
+	if err == nil && at.After(time.UnixMilli(0)) { // brokers refuse an earlier one
+		r.Timestamp = at
+	}
 }
 
 // bytesOf returns the bytes of a string without copying them; no code writes to

@@ -177,3 +177,38 @@ func TestWatermillKafkaErrors(t *testing.T) {
 		t.Errorf("a broker that is down: %v, want unavailable", errs)
 	}
 }
+
+func TestRecordsOfFormatDebezium(t *testing.T) {
+	t.Parallel()
+	b := connect(t, testenv.Kafka(t))
+	topic := b.topic(t, 1, nil)
+	d := destination(t, Config{Brokers: b.addrs, Topic: topic, Format: format.Debezium, CloudEventsSource: "shop"})
+	occurred := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	ancient := occurred.AddDate(-100, 0, 0)
+	before := time.Now().Add(-time.Second).Truncate(time.Millisecond)
+	var msgs []*message.Message
+	for _, row := range []adapters.Row{
+		{ID: "1", Type: "t", Group: "order-1", Payload: []byte{}, OccurredAt: occurred, Headers: map[string]string{"empty": ""}},
+		{ID: "2", Type: "t", Group: "order-1", OccurredAt: ancient},
+	} {
+		msgs = append(msgs, adapters.NewMessage(&row, "orders/00"))
+	}
+	if errs := d.Deliver(t.Context(), topic, msgs); errs != nil {
+		t.Fatal(errs)
+	}
+	got := b.records(t, topic)
+	if len(got) != len(msgs) {
+		t.Fatalf("%d records, want %d", len(got), len(msgs))
+	}
+	empty, none := got[0], got[1]
+	last := empty.Headers[len(empty.Headers)-1]
+	if string(empty.Key) != "order-1" || empty.Value == nil || !empty.Timestamp.Equal(occurred) || last.Key != "empty" || last.Value == nil {
+		t.Errorf("record %q %v at %v, headers %q: want an empty value and header, at %v", empty.Key, empty.Value, empty.Timestamp, empty.Headers, occurred)
+	}
+	if none.Value != nil || none.Timestamp.Before(before) {
+		t.Errorf("record %v at %v: want no value, and a time that a broker takes", none.Value, none.Timestamp)
+	}
+	if h := headerMap(none); h["id"] != "2" || h["__debezium.context.connectorLogicalName"] != "shop" || len(h) != 4 {
+		t.Errorf("headers %v", h)
+	}
+}

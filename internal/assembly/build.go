@@ -139,7 +139,7 @@ func (b *Builder) buildRoute(ctx context.Context, p *Parts, r config.Route) (rou
 	if err := b.buildLeader(ctx, p, r.From, &out); err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
 	}
-	if err := b.stack(ctx, layers, &out); err != nil {
+	if err := b.stack(ctx, layers, b.Config.Destinations[r.To], &out); err != nil {
 		return out, fmt.Errorf("route %q: %w", r.Name, err)
 	}
 	return out, nil

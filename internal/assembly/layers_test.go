@@ -44,7 +44,7 @@ routes: {r: {from: app, to: out`+stack+`}}
 			b := NewBuilder(cfg, OptionsOf([]Option{func(o *Options) { o.Middleware["r"] = own }}))
 			p := &Parts{}
 			out.Name = "r"
-			if err := b.stack(t.Context(), b.layers(p, cfg.Routes[0], &out), &out); err != nil {
+			if err := b.stack(t.Context(), b.layers(p, cfg.Routes[0], &out), nil, &out); err != nil {
 				t.Errorf("%q: %v", stack, err)
 			}
 			return out

@@ -41,8 +41,8 @@ func layer(at layerSite, m config.Middleware) middlewareKind {
 	}}
 }
 
-// stack gives a route its middleware: what is configured, then the options'.
-func (b *Builder) stack(ctx context.Context, kinds []middlewareKind, out *router.Route) error {
+// stack gives a route its middleware: what is configured, then the options', then what its destination needs.
+func (b *Builder) stack(ctx context.Context, kinds []middlewareKind, to config.Destination, out *router.Route) error {
 	var layers []middleware.Layer
 	for _, k := range kinds {
 		l, err := k.make(ctx)
@@ -53,7 +53,11 @@ func (b *Builder) stack(ctx context.Context, kinds []middlewareKind, out *router
 			layers = append(layers, l)
 		}
 	}
-	out.Use(append(layers, b.Options.Middleware[out.Name]...)...)
+	layers = append(layers, b.Options.Middleware[out.Name]...)
+	if v := config.DebeziumOf(to); v != nil {
+		layers = append(layers, debeziumValue{Converter: v.Value, Expand: v.Expand, Tombstone: v.Tombstone})
+	}
+	out.Use(layers...)
 	return nil
 }
 

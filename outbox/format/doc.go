@@ -7,8 +7,10 @@
 //     payload) where the transport has headers, structured JSON otherwise.
 //   - watermill: what Watermill's own adapters write: the UUID in a header that
 //     the adapter names, and every metadata entry as a header.
+//   - debezium: what Debezium's outbox event router writes: the id and the
+//     application's headers. See [DebeziumValue] for the payload.
 //
-// A payload is never re-serialised: its bytes are passed on or embedded as they
+// Except by [DebeziumValue], a payload is never re-serialised: its bytes are passed on or embedded as they
 // are. The event id always travels, and so do position and lane when the
 // message has them. Every error of the package is permanent ([outbox.Permanent]):
 // the same message can never be encoded.
@@ -27,6 +29,7 @@ const (
 	Raw         Format = "raw"
 	CloudEvents Format = "cloudevents"
 	Watermill   Format = "watermill"
+	Debezium    Format = "debezium"
 )
 
 // Parse returns the format of that name; the empty name is [Raw].
@@ -34,8 +37,8 @@ func Parse(name string) (Format, error) {
 	switch f := Format(name); f {
 	case "":
 		return Raw, nil
-	case Raw, CloudEvents, Watermill:
+	case Raw, CloudEvents, Watermill, Debezium:
 		return f, nil
 	}
-	return "", fmt.Errorf("format %q is unknown: use raw, cloudevents or watermill", name)
+	return "", fmt.Errorf("format %q is unknown: use raw, cloudevents, watermill or debezium", name)
 }

@@ -17,12 +17,12 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]Format{"": Raw, "raw": Raw, "cloudevents": CloudEvents, "watermill": Watermill} {
+	for name, want := range map[string]Format{"": Raw, "raw": Raw, "cloudevents": CloudEvents, "watermill": Watermill, "debezium": Debezium} {
 		if got, err := Parse(name); got != want || err != nil {
 			t.Errorf("Parse(%q) = %q, %v", name, got, err)
 		}
 	}
-	if _, err := Parse("xml"); err == nil || !strings.Contains(err.Error(), "raw, cloudevents or watermill") {
+	if _, err := Parse("xml"); err == nil || !strings.Contains(err.Error(), "raw, cloudevents, watermill or debezium") {
 		t.Errorf("Parse(xml) = %v, want an error that lists the formats", err)
 	}
 }
