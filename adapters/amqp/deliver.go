@@ -62,8 +62,10 @@ func (w *wave) encode(batch []*message.Message) {
 	for i, msg := range batch {
 		m := &w.msgs[i]
 		m.id, m.group = msg.UUID, broker.GroupOf(msg)
-		var err error
-		if scratch, err = w.d.headers(scratch[:0], msg); err == nil {
+		err := error(nil)
+		if w.held.Has(m.group) {
+			err = broker.ErrBehind
+		} else if scratch, err = w.d.headers(scratch[:0], msg); err == nil {
 			err = m.encode(msg, scratch)
 		}
 		if err != nil {
@@ -72,6 +74,7 @@ func (w *wave) encode(batch []*message.Message) {
 		}
 		w.pending = append(w.pending, i)
 	}
+	w.held.Reset() // what is before the failures goes
 }
 
 // framing is what surrounds headers, message id and content type in a frame of properties.
@@ -162,11 +165,14 @@ func (w *wave) send(round []int) {
 func (w *wave) fitting(round []int, frame int) []int {
 	fit := round[:0]
 	for _, i := range round {
-		if m := &w.msgs[i]; frame > 0 && m.size > frame {
+		switch m := &w.msgs[i]; {
+		case w.held.Has(m.group):
+			w.fail(i, broker.ErrBehind)
+		case frame > 0 && m.size > frame:
 			w.fail(i, outbox.Permanent(fmt.Errorf("message %s has headers of %d bytes, and the broker allows %d: shorten them, or raise its frame_max", m.id, m.size, frame)))
-			continue
+		default:
+			fit = append(fit, i)
 		}
-		fit = append(fit, i)
 	}
 	return fit
 }

@@ -73,16 +73,11 @@ func (r *RabbitServer) Start() {
 	r.check("start", r.server.Start(r.tb.Context()))
 }
 
-// Pause has the server do nothing until Resume: connections stay open and nothing answers.
-func (r *RabbitServer) Pause() {
+// AwaitSaved waits until a kill of the server leaves a quorum queue as it is: it writes the names of new ones to disk after half a second, and forgets
+// the content of those that it has not written.
+func (r *RabbitServer) AwaitSaved(queue string) {
 	r.tb.Helper()
-	r.check("pause", r.server.Pause())
-}
-
-// Resume ends a Pause.
-func (r *RabbitServer) Resume() {
-	r.tb.Helper()
-	r.check("resume", r.server.Resume())
+	r.check("await queue "+queue+" of", r.server.AwaitSaved(r.tb.Context(), queue))
 }
 
 // Control runs rabbitmqctl.

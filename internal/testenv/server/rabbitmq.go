@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,12 +77,6 @@ func (s *RabbitMQ) Start(ctx context.Context) error {
 // Stop shuts the server down cleanly and returns when it has ended.
 func (s *RabbitMQ) Stop() error { return s.stop(syscall.SIGTERM) }
 
-// Pause has the server's process do nothing until Resume: connections stay open and nothing answers.
-func (s *RabbitMQ) Pause() error { return syscall.Kill(s.PID(), syscall.SIGSTOP) }
-
-// Resume ends a Pause.
-func (s *RabbitMQ) Resume() error { return syscall.Kill(s.PID(), syscall.SIGCONT) }
-
 // Close kills the server if it runs and deletes its data.
 func (s *RabbitMQ) Close() error {
 	err := s.close(syscall.SIGKILL)
@@ -99,6 +94,21 @@ func (s *RabbitMQ) Control(ctx context.Context, args ...string) error {
 		return fmt.Errorf("rabbitmqctl %s: %w:\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
+}
+
+// AwaitSaved returns when the server has written to disk where the log of a quorum queue is.
+func (s *RabbitMQ) AwaitSaved(ctx context.Context, queue string) error {
+	return s.answers(func(context.Context) error {
+		files, err := filepath.Glob(s.file("data/*/quorum/*/names.dets"))
+		if err != nil || len(files) != 1 {
+			return fmt.Errorf("expected one file of names, got %v (%w)", files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err == nil && !bytes.Contains(text, []byte(queue)) {
+			err = fmt.Errorf("queue %s is not in %s", queue, files[0])
+		}
+		return err
+	})(ctx, s.proc)
 }
 
 func (s *RabbitMQ) file(name string) string { return filepath.Join(s.dir, name) }
