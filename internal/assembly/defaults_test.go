@@ -13,6 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
+	"github.com/outriderhq/outrider/adapters/redis"
 	"github.com/outriderhq/outrider/adapters/river"
 	"github.com/outriderhq/outrider/adapters/webhook"
 	"github.com/outriderhq/outrider/config"
@@ -34,6 +35,7 @@ sources:
 destinations:
   kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
   amqp: {type: amqp, url: "amqp://127.0.0.1:1/", routing_key: k}
+  redis: {type: redis, addresses: "127.0.0.1:1", stream: s, wait: {replicas: 1}}
   http: {type: http, url: "http://127.0.0.1:1/"}
   webhook: {type: webhook, url: "https://example.com/", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
   river: {type: river, url: postgres://app@127.0.0.1/db}
@@ -48,6 +50,7 @@ routes:
   e: {from: file, to: http}
   f: {from: queue, to: http}
   h: {from: own, to: amqp}
+  i: {from: own, to: redis}
 `), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +86,11 @@ routes:
 	m, mErr := published.WithDefaults()
 	m2, m2Err := amqp.Config{URL: published.URL, RoutingKey: "k"}.WithDefaults()
 	same("amqp", m, first(err, mErr), m2, m2Err)
+
+	added, err := redisConfig(at, cfg.Destinations["redis"].(*config.Redis))
+	d, dErr := added.WithDefaults()
+	d2, d2Err := redis.Config{Servers: redis.Servers{Addresses: added.Addresses}, Stream: "s", Replicas: 1}.WithDefaults()
+	same("redis", d, first(err, dErr), d2, d2Err)
 
 	posted, err := httpConfig(cfg.Destinations["http"].(*config.HTTP))
 	h, hErr := posted.WithDefaults()

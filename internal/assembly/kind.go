@@ -22,6 +22,7 @@ var (
 	destinationKinds = map[string]func(site, any) DestinationKind{
 		"kafka":      entry(kafkaDestination),
 		"amqp":       entry(amqpDestination),
+		"redis":      entry(redisDestination),
 		"http":       entry(httpDestination),
 		"webhook":    entry(webhookDestination),
 		"river":      entry(riverDestination),
