@@ -113,19 +113,19 @@ func New(cfg Config) (*Queue, error) {
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("mongodb queue: Batch and Timeout must not be negative; 0 is the default")
 	}
-	s, err := cfg.Open()
-	if err != nil {
-		return nil, fmt.Errorf("mongodb queue: %w", err)
-	}
-	q := &Queue{server: s, token: rand.Text(), layout: &l, fields: *l.Fields, first: firstUnfinished(&l), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+	q := &Queue{token: rand.Text(), layout: &l, fields: *l.Fields, first: firstUnfinished(&l), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		maxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow), log: cmp.Or(cfg.Logger, slog.Default())}
 	for _, of := range cfg.Tables {
 		q.tables = append(q.tables, &table{Table: of, q: q})
 	}
+	var err error
 	q.engine, err = queue.NewEngine(queue.Backend[*table]{Name: "mongodb queue", Layout: &l, Tables: cfg.Tables, Batch: cfg.Batch, PageRows: pageDocuments, ClaimRows: claimDocuments, Logger: cfg.Logger,
 		Settle: q.settle, Renew: q.renew, Answered: func(error) bool { return false }, Refused: mdb.Refused, Wrap: wrap}, q.tables)
 	if err != nil {
 		return nil, err
+	}
+	if q.server, err = cfg.Open(); err != nil {
+		return nil, fmt.Errorf("mongodb queue: %w", err)
 	}
 	if cfg.Notify {
 		q.waker = newWaker(q)
