@@ -4,7 +4,7 @@
 // # No append-only table
 //
 // An outbox that is read by a cursor has to wait for transactions that took their numbers early and commit late.
-// A number that was taken by AUTO_INCREMENT and is not inserted yet cannot be seen here by anybody, nor the transaction that
+// A number that was taken by AUTO_INCREMENT and is not inserted yet cannot be seen here, nor the transaction that
 // took it, so a reader cannot know for what to wait. Tables whose rows carry a status do not have the problem: a
 // late row waits until it is claimed.
 package mysql

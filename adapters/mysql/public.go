@@ -9,14 +9,14 @@ import (
 // TLS says how connections by URL are encrypted. The zero value is safe.
 type TLS = my.TLS
 
-// Open returns connections to a database for work beside the relay's,
+// Open returns connections to a database for work apart from the relay's,
 // as the relay itself would open them. It does not connect.
 func Open(url string, security TLS) (*sql.DB, error) {
 	c := my.Connection{URL: url, TLS: security}
 	return c.Open()
 }
 
-// Database names the database that a URL leads to, to tell whether two URLs lead to one; empty: the URL cannot be
+// Database names the database that a URL leads to, to compare two URLs; empty: the URL cannot be
 // parsed. Two names of one database are two databases here.
 func Database(url string) string { return my.Database(url) }
 
@@ -33,5 +33,5 @@ func ConnectionProblem(err error) (text string, ok bool) {
 // ConnectionLost reports whether an error of this package is about a connection that ended early.
 func ConnectionLost(err error) bool { return my.Lost(err) }
 
-// ConnectionFix is what to do about a [ConnectionProblem]; empty for any other error.
+// ConnectionFix is the fix of a [ConnectionProblem]; empty for any other error.
 func ConnectionFix(err error) string { return my.ConnectionFix(err) }

@@ -49,7 +49,7 @@ type Database struct {
 	Version    func(ctx context.Context) (int64, error)
 
 	// Open begins the session that shows that an instance lives, and renews its lease. It ends those of the former sessions
-	// that still hold its lock. With an error, session is what has to be closed, or nil.
+	// that still hold its lock. With an error, session has to be closed unless it is nil.
 	Open func(ctx context.Context, instance string, lease time.Duration, former []int64) (session Session, lanes map[adapters.LaneRef]adapters.LaneMark, err error)
 
 	// Sweep removes instances that ended long ago without leaving.

@@ -33,7 +33,7 @@ func DecodeRoutes(text string) ([]adapters.RunningRoute, error) {
 	return routes, nil
 }
 
-// announced is what instances have said that they run, by instance, as it was last read: it is long where there are hundreds of routes, and changes
+// announced has the routes that instances run by their own account, by instance, as last read: it is long where there are hundreds of routes, and changes
 // when instances come and go.
 type announced map[string]announcement
 

@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/internal/shorten"
 )
 
-// marker begins a packed text whose original the database could not hold.
+// marker begins the packed form of a text that the database could not hold.
 const marker = "base64:"
 
 // Pack makes a text fit for a text column: groups, ids and header values may

@@ -87,7 +87,7 @@ func (t *table) next(from queue.Position, docs []document) queue.Position {
 	return queue.Position{}
 }
 
-// filter is what a page has in it.
+// filter selects the documents of a page.
 func (t *table) filter(from queue.Position) bson.D {
 	f, filter := &t.q.fields, bson.D{t.q.unfinished()}
 	switch {

@@ -13,7 +13,7 @@
 //
 // There is no transaction: a server that is no member of a replica set has none. One updateMany marks the chosen documents
 // that still wait, each atomically, with the token of this queue in a field of our own and a time that no other claim of it has. If fewer were marked
-// than were chosen, the marked ones are read; of each group those up to the first that is missing are kept, and the others are put back. So two
+// than were chosen, the marked ones are read; of each group those up to the first that is missing are kept, and the rest are put back. So two
 // claimers at a time, ours or other processors, never hold documents of a group with another's in between.
 //
 // A claim is known by that token and that time. Other processors, which know nothing of the token, change the time.

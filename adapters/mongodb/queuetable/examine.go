@@ -105,8 +105,7 @@ func (t *table) examineGroups(ctx context.Context) adapters.Finding {
 	return adapters.Finding{Subject: subject, Text: "of unfinished documents they are text, or missing"}
 }
 
-// examineStuck looks for documents that are marked as being processed for longer than
-// anybody should take.
+// examineStuck counts documents that are marked as being processed for longer than a delivery takes.
 func (t *table) examineStuck(ctx context.Context) adapters.Finding {
 	subject := "collection " + t.Name + ": documents being processed"
 	n, err := t.count(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},

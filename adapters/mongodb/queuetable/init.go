@@ -87,7 +87,7 @@ func (i *index) optionsScript() string {
 }
 
 // Init creates the collections' indexes where they are missing, and with them the collections, and returns a sentence for each thing that it
-// created or found. An index of ours that is not as it is wanted is made anew.
+// created or found. An index of ours that is not as it is wanted is made again.
 func Init(ctx context.Context, at Connection, l Layout, tables ...Table) (done []string, err error) {
 	if err := validate(&l); err != nil {
 		return nil, fmt.Errorf("mongodb queue: layout: %w", err)

@@ -155,8 +155,8 @@ func validate(l *Layout) error {
 	return errors.Join(errs...)
 }
 
-// firstUnfinished is the smallest status of an unfinished document. The others are smaller, so that one comparison,
-// which partial indexes of all versions know, tells them apart.
+// firstUnfinished is the smallest status of an unfinished document. Those of finished ones are smaller, so one comparison, which partial indexes of all
+// versions know, finds the unfinished ones.
 func firstUnfinished(l *Layout) string {
 	return min(l.Statuses.Pending, l.Statuses.Again(), l.Statuses.Processing)
 }

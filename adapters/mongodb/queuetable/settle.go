@@ -113,7 +113,7 @@ func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 		SetUpdate(bson.D{{Key: "$set", Value: set}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
 }
 
-// compare finds out which documents are as their outcomes want them: the others are lost. Whether they have become so now, or
+// compare finds out which documents are as their outcomes want them: the rest are lost. Whether they have become so now, or
 // by a former call that has ended with an error, makes no difference.
 func (s *settling) compare(ctx context.Context, t *table, keys bson.A) error {
 	f := &t.q.fields

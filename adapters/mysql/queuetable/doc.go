@@ -37,5 +37,5 @@
 //
 // # What is different from PostgreSQL
 //
-// A row that is not due ends the prefix of its group also if no route wants it. There is no hot path, and nothing is kept beside the table.
+// A row that is not due ends the prefix of its group also if no route wants it. There is no hot path, and nothing is kept outside the table.
 package queuetable

@@ -167,8 +167,7 @@ func (s *statements) limits(subject string, mariaDB bool) (f []adapters.Finding)
 	return f
 }
 
-// examineStuck looks for rows that are marked as being processed for longer than
-// anybody should take.
+// examineStuck counts rows that are marked as being processed for longer than a delivery takes.
 func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapters.Finding {
 	subject := "table " + t.Name + ": rows being processed"
 	const most = 1000

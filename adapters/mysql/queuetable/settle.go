@@ -147,7 +147,7 @@ func (w *write) passed(fences map[laneEpoch]bool) (rows []*settled) {
 	return rows
 }
 
-// ours locks rows, and returns those that are as their claims say, by when they were marked. Of the others those count as written that
+// ours locks rows, and returns those that are as their claims say, by when they were marked. Of the rest those count as written that
 // have the state which an earlier attempt, of which nothing is known, would have given them, and say that it was us.
 func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled) (marked map[int64][]*settled, err error) {
 	for _, r := range w.rows {
@@ -183,7 +183,7 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 	return marked, nil
 }
 
-// still locks rows that are as their claims say, and returns when they were marked. Of the others it finds out which another session
+// still locks rows that are as their claims say, and returns when they were marked. Of the rest it finds out which another session
 // has locked: nothing waits for those.
 func (s *settling) still(ctx context.Context, tx *sql.Tx, t *table, rows []*settled) (still map[string]int64, err error) {
 	for _, r := range rows {

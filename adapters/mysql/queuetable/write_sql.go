@@ -53,7 +53,7 @@ func (s *statements) kept() string {
 	return my.Quote(c) + " = " + my.Quote(c)
 }
 
-// values are what a statement that writes takes.
+// values are the arguments of a statement that writes.
 type values struct {
 	attempts       int
 	err            any // nil: NULL

@@ -46,7 +46,7 @@ var aliveInstance = `(i.lease_until > ` + now + ` AND (i.server <> ` + thisServe
 // errNamesake is the error for an id that a living process has.
 var errNamesake = errors.New("a living process has joined as this instance")
 
-// session is the connection that shows the others that the instance lives. It implements [state.Session].
+// session is the connection that shows other instances that this one lives. It implements [state.Session].
 type session struct {
 	instance string
 	conn     *sql.Conn

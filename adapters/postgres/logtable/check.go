@@ -106,7 +106,7 @@ func (m *mapping) checkIndexes(ctx context.Context, q pg.Querier) (problems, err
 	return problems, err
 }
 
-// errNoTable is what is wrong with a view.
+// errNoTable is the error for a view.
 var errNoTable = errors.New("it is not a table (but a view or a foreign table), so it cannot have the indexes that reading needs; name the table")
 
 // checkAccess checks whether the connected role may read what it must, and, where

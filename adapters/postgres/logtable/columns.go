@@ -35,7 +35,7 @@ type Metadata struct {
 	Tenant        string
 }
 
-// role is what a column is for. The first ones are columns of the statement's
+// role is the meaning of a column. The first ones are columns of the statement's
 // result, in the order of the constants fetchPosition and so on.
 type role int
 
@@ -70,9 +70,9 @@ type mapping struct {
 	table     pgx.Identifier
 	columns   [roles]string  // names; "" where there is none
 	constants [roles]string  // what "=text" says
-	keys      [roles]string  // of the headers, beside Outrider's own
+	keys      [roles]string  // of the headers, in addition to Outrider's own
 	typ       string         // of rows that say none
-	offsets   pgx.Identifier // watermill-sql's table of offsets; nil: the one beside the table
+	offsets   pgx.Identifier // watermill-sql's table of offsets; nil: the one in the schema of the table
 	group     string         // consumer group in it
 	array     atomic.Bool    // the column of tags is an array; found out when connecting
 	json      atomic.Bool    // the payload's column is json or jsonb; found out when connecting

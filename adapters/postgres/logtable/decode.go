@@ -17,7 +17,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// head is what decides where a row belongs.
+// head has the columns that decide where a row belongs.
 type head struct {
 	headers map[string]string
 	broken  error // the headers cannot be decoded

@@ -17,7 +17,7 @@ import (
 const logBacklogSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 ORDER BY o.{position} LIMIT $2`
 
 // Backlog implements [adapters.OperatorSource]. The table has no slots, so rows are
-// looked at from the lowest of the spans' beginnings, payloads aside, and at most
+// read from the lowest of the spans' beginnings, payloads aside, and at most
 // twice as many as are counted. Rows that are not visible yet do not count, nor do
 // late ones below the cursors.
 func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (b adapters.Backlog, err error) {

@@ -91,7 +91,7 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 		}
 		f.give(i, row, late, position)
 	}
-	if !late { // a cursor may come to stand here, whichever read the row is for
+	if !late { // a cursor may end here, whichever read the row is for
 		if row == nil {
 			row = m.row(f.decoder, h, values)
 			row.Slot = h.slot

@@ -15,14 +15,14 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// findNewest is how many of the newest rows are looked at where no index finds ids.
+// findNewest is how many of the newest rows are read where no index finds ids.
 const findNewest = 20_000
 
 const (
 	// logFindSQL looks by an index on the id. Parameters: id, limit.
 	logFindSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{id} = $1::text::{id_type} ORDER BY o.{position} DESC LIMIT $2`
 
-	// logFindNewestSQL looks at the newest rows. Parameters: id, limit, rows.
+	// logFindNewestSQL reads the newest rows. Parameters: id, limit, rows.
 	logFindNewestSQL = `SELECT 0, false, {columns} FROM (SELECT * FROM {table} o ORDER BY o.{position} DESC LIMIT $3) o
 WHERE o.{id} = $1::text::{id_type} LIMIT $2`
 )

@@ -17,7 +17,7 @@ import (
 const logMovesSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 AND o.{position} <= $2 ORDER BY o.{position} DESC LIMIT $3`
 
 // CountMoves implements [adapters.OperatorSource]. The table has no slots, so all rows
-// between the cursors are looked at and, where rows may be passed that were
+// between the cursors are read and, where rows may be passed that were
 // committed late, those below too: payloads aside, the newest first, and at most
 // twice as many as are counted. When that is not all, every count is above most.
 func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int, match func(*adapters.Row) bool) ([]adapters.MoveCount, error) {

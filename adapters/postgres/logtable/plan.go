@@ -13,16 +13,16 @@ import (
 // their slots are. Package reader has the cursor rule, which holds for each slot; how
 // sixteen cursors share one scan:
 //
-//   - Reads that stand at the same cursor (and have the same bound) are a cohort.
+//   - Reads at the same cursor (and have the same bound) are a cohort.
 //     Their late rows are one set, of which the lowest positions are read: when
 //     there are more, the window stays open behind the last one read, for those
 //     slots too that had no row among them.
-//   - Fresh rows are read in segments, one from each place where a cohort stands
-//     to the next such place. Rows of a segment serve all cohorts that began
+//   - Fresh rows are read in segments, one from the position of each cohort
+//     to that of the next. Rows of a segment serve all cohorts that began
 //     at or before it. A segment that has more rows than its limit ends, at its last row,
 //     the reads of all of them.
 //   - A read whose segments were all read to their ends has seen everything of
-//     its slot up to the last row of all. So reads that caught up stand at the
+//     its slot up to the last row of all. So reads that caught up have the
 //     same cursor afterwards, and the next scan has one cohort and one segment.
 //
 // Rows read for another slot are dropped, so a lane that has fallen behind
@@ -33,14 +33,14 @@ const (
 	// row is larger.
 	logBytes = 8 << 20
 
-	// searchFactor is how many rows are looked at, as a multiple of a read's
-	// limit, when fewer reads stand at a place than there are slots; searchRows
+	// searchFactor is how many rows are read, as a multiple of a read's
+	// limit, when a cohort has fewer reads than there are slots; searchRows
 	// bounds that.
 	searchFactor = 16
 	searchRows   = 1024
 )
 
-// extent is what one part of the statement's result (the late rows of a cohort,
+// extent is how much one part of the statement's result (the late rows of a cohort,
 // or a segment) was to yield, and has.
 type extent struct {
 	limit int
@@ -52,7 +52,7 @@ type extent struct {
 // truncated reports whether there may be more rows than were read.
 func (e *extent) truncated() bool { return e.cut || e.limit > 0 && e.rows >= e.limit }
 
-// cohort is the reads that stand at one place.
+// cohort is the reads at one cursor.
 type cohort struct {
 	reader.Plan // its slot and limit mean nothing
 	late        extent
@@ -67,7 +67,7 @@ type segment struct {
 	low, high int64
 }
 
-// logPlan is what one fetch reads.
+// logPlan plans the rows of one fetch.
 type logPlan struct {
 	reads    []adapters.Read
 	plans    []reader.Plan
@@ -77,7 +77,7 @@ type logPlan struct {
 	segments []segment
 }
 
-// standing is where the reads of a cohort stand.
+// standing is the cursor of a cohort, and its bound.
 type standing struct {
 	from, until adapters.Cursor
 	bounded     bool
@@ -137,7 +137,7 @@ func (l *logPlan) planRows(rowBytes float64) {
 	l.fit(total, logBytes/rowBytes)
 }
 
-// planSegments cuts the positions at the places where cohorts stand.
+// planSegments cuts the positions at those of cohorts.
 func (l *logPlan) planSegments(sums []int, total int) {
 	var lows []int64
 	for i := range l.cohorts {

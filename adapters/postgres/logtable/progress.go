@@ -134,7 +134,7 @@ func (t *ProgressTable) failed(table, what, right string, err error) error {
 	return pg.Describe("table "+table, what, err, func(refused *pgconn.PgError) string { return fix(table, right, refused) })
 }
 
-// fix is what to do about what the server refused.
+// fix says what to do about a refusal of the server.
 func fix(table, right string, refused *pgconn.PgError) string {
 	switch refused.Code {
 	case "42501":

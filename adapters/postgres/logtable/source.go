@@ -53,7 +53,7 @@ type Config struct {
 
 	// Offsets and Group are, in layout watermill, the table and the consumer group in
 	// which watermill-sql's Subscriber keeps how far it is, for [adapters.StartOffsets].
-	// Defaults: watermill_offsets_TOPIC, beside the table; and "".
+	// Defaults: watermill_offsets_TOPIC, in the schema of the table; and "".
 	Offsets, Group string
 
 	// Metadata names keys of the headers that hold what has no column.

@@ -47,7 +47,7 @@ var typesOf = [roles][]uint32{
 	roleCreatedAt:  {pgtype.TimestamptzOID, pgtype.TimestampOID},
 }
 
-// typeNames is what typesOf says, for people.
+// typeNames is the text of typesOf for people.
 var typeNames = [roles]string{
 	rolePosition: "smallint, integer or bigint", roleXID: "xid8, or bigint that holds one",
 	rolePayload: "json, jsonb, text or bytea", roleHeaders: "json, jsonb or text", roleTags: "json, jsonb, text or text[]",
@@ -93,7 +93,7 @@ func (t *logTable) names() string {
 // typeOf is the type of a role's column, 0 when there is none.
 func (t *logTable) typeOf(r role) uint32 { return t.found[t.columns[r]].OID }
 
-// selected is how a role's column is selected, and null what stands for it in
+// selected is how a role's column is selected, and null its replacement in
 // rows of other kinds. No cast here can fail, or one row could stop the table.
 func (t *logTable) selected(r role) (column, null string) {
 	name, oid := "o."+t.quoted(r), t.typeOf(r)

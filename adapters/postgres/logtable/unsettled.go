@@ -13,10 +13,10 @@ import (
 // logUnsettledSQL reads a range of rows by position. Parameters: the range, limit.
 const logUnsettledSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 AND o.{position} <= $2 ORDER BY o.{position} LIMIT $3`
 
-// unsettledRows bounds the rows that are looked at.
+// unsettledRows bounds the rows that are read.
 const unsettledRows = 2000
 
-// Unsettled implements [adapters.OperatorSource]. The table has no slots, so rows are looked at from the lowest place
+// Unsettled implements [adapters.OperatorSource]. The table has no slots, so rows are read from the lowest position
 // on, for all lanes together. Late rows below a cursor are not looked for: the index that would find them is the application's.
 func (s *Source) Unsettled(ctx context.Context, lanes []adapters.LaneStatus, after []int64, mark adapters.Cursor, most int) ([][]adapters.FoundRow, error) {
 	out, lowest := make([][]adapters.FoundRow, len(lanes)), int64(math.MaxInt64)

@@ -13,7 +13,7 @@ import (
 )
 
 // backlogSQL counts along the primary key, at most $4 rows of each slot, and
-// looks at the first row of each.
+// reads the first row of each.
 var backlogSQL = `
 SELECT s.i, c.n, ` + wire.Instant("f.created_at") + `
 FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS s(slot, after, upto, i)

@@ -32,7 +32,7 @@ func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	return append(f, pg.ExamineSurroundings(ctx, s.base.Pool, s.base.Quoted)...)
 }
 
-// examineTable looks at the table that is read.
+// examineTable examines the table that is read.
 func (s *Source) examineTable(ctx context.Context) []adapters.Finding {
 	subject := "table " + s.base.Table
 	columns, err := checkColumns(ctx, s.base.Pool, s.layout)

@@ -126,7 +126,7 @@ const rangeScanSettings = "SET enable_bitmapscan = on"
 // rangeScanSQL is added to [fetchSQL] for a fetch with a range scan. Further parameters are its
 // slots, and the positions above and up to which it lies. Its rows carry -1 minus
 // their slot for the number of their read, and have no order. Reads of a range scan have no
-// target and stand above the base, so what is visible to the statement is visible to
+// target and above the base, so what is visible to the statement is visible to
 // them; that a row's transaction is asked for at all is for the reason for which fresh
 // rows are asked: see fetchSQL.
 const rangeScanSQL = `

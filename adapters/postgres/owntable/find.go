@@ -16,11 +16,11 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// findNewest is how many of the newest rows of each slot are looked at where no index finds
+// findNewest is how many of the newest rows of each slot are read where no index finds
 // ids.
 const findNewest = 1000
 
-// foundColumns are what a search returns of a row.
+// foundColumns are the columns that a search returns.
 var foundColumns = `o.slot, o.position, o.xid::text::bigint, o.id, o.type, coalesce(o.message_group, ''), coalesce(o.aggregate_type, ''),
     coalesce(o.aggregate_id, ''), coalesce(o.tenant_id, ''), CASE WHEN octet_length(o.tags::text) <= 1048576 THEN o.tags::text END, ` + wire.Instant("o.created_at")
 
@@ -28,7 +28,7 @@ var (
 	// findSQL looks by an index on the id. Parameters: id, limit.
 	findSQL = `SELECT ` + foundColumns + ` FROM {table} o WHERE o.id = $1 ORDER BY o.slot, o.position DESC LIMIT $2`
 
-	// findNewestSQL looks at the newest rows of each slot. Parameters: id, limit, rows of each slot.
+	// findNewestSQL reads the newest rows of each slot. Parameters: id, limit, rows of each slot.
 	findNewestSQL = `
 SELECT ` + foundColumns + `
 FROM generate_series(0, 15) AS s(slot)

@@ -22,7 +22,7 @@ import (
 
 var _ adapters.HotSource = (*Source)(nil)
 
-// hotLook is how many rows of its slot an INSERT looks at, those with the highest transaction numbers.
+// hotLook is how many rows of its slot an INSERT reads, those with the highest transaction numbers.
 const hotLook = 16
 
 // Columns of what the statement returns.
@@ -88,7 +88,7 @@ func hotTime(column string) string {
 		"THEN (extract(epoch FROM p.%[1]s) * 1000000)::bigint::text END", column)
 }
 
-// hotTable is what INSERTs are completed with.
+// hotTable has the text that completes INSERTs.
 type hotTable struct {
 	source *Source
 	text   string // that ends the statement; "": rows are not delivered from memory
@@ -207,7 +207,7 @@ func hotTimeOf(micros *string) (time.Time, error) {
 	return time.UnixMicro(n).UTC(), err
 }
 
-// earlier is what an INSERT knows of the rows before its own.
+// earlier has the rows that an INSERT knows of before its own.
 type earlier struct {
 	seen   reader.Snapshot // of the INSERT
 	xid    uint64          // of its transaction

@@ -50,6 +50,6 @@ func exceeded(err error) bool {
 	return ok
 }
 
-// errLongNames is what such a read ends with.
+// errLongNames ends such a read.
 var errLongNames = errors.New("a row has an id, a type, a group or another name of more than a mebibyte; " +
 	"from now on names are cut as they are read, and the row will be dead")

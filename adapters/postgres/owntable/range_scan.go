@@ -129,7 +129,7 @@ func (rs *rangeScan) keep(f *fetch, slot int, position int64, values [][]byte) (
 	last := position > rs.end
 	rs.end = max(rs.end, position)
 	if position <= f.plans[rs.reads[slot]].Position {
-		if last { // its read stands further on than others
+		if last { // its read is further on than others
 			row := decodeRow(f.decoder, values)
 			row.Slot = slot
 			rs.last = row

@@ -18,7 +18,7 @@ import (
 // still shows which rows at or below the old position it did not cover: those
 // were not delivered. After a recovery to an earlier point positions are given
 // out a second time, and rows written since look delivered; they were created
-// after the cursor was last settled. The new cursor stands before the first of
+// after the cursor was last settled. The new cursor is before the first of
 // either, and not behind the last position: what is between comes again.
 //
 // Transaction ids up to here mean nothing from now on, which is what the base

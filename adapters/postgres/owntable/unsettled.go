@@ -13,7 +13,7 @@ import (
 // unsettledSQL finds rows that the snapshot $10 shows and that lanes have not settled. It asks PostgreSQL
 // itself what is visible, where reading takes late rows from the list of a snapshot. Parameters are arrays with one entry per lane:
 // slot, L, S, W (null: no window is open), paged, base, positions settled behind L, and the position from which to look;
-// then the position and the snapshot of the mark, and limits of rows and of entries of the index that are looked at for late rows.
+// then the position and the snapshot of the mark, and limits of rows and of entries of the index that are searched for late rows.
 var unsettledSQL = `
 WITH lanes AS MATERIALIZED (
     SELECT m.*, m.beyond_text::bigint[] AS beyond
@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
 ) o
 ORDER BY m.n`
 
-// unsettledLate is how many entries of the index are looked at for late rows of a lane.
+// unsettledLate is how many entries of the index are searched for late rows of a lane.
 const unsettledLate = 1000
 
 // Unsettled implements [adapters.OperatorSource].

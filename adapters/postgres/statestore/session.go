@@ -47,7 +47,7 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1
 // shared, so that two who ask at once do not take each other for its holder.
 const aliveInstance = `(i.lease_until > clock_timestamp() AND NOT pg_try_advisory_xact_lock_shared(` + instanceKey + `i.id` + keyEnd + `))`
 
-// session is the connection that shows the others that the instance lives. It implements [state.Session].
+// session is the connection that shows other instances that this one lives. It implements [state.Session].
 type session struct {
 	instance string
 	conn     *pgx.Conn

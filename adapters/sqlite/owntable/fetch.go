@@ -43,7 +43,7 @@ func (p *pending) wants(slot int, position int64) bool {
 // Fetch answers all reads from one scan of the table, which begins at the lowest
 // of their cursors and takes at most as many rows as the largest limit. It
 // ends early where a read that lags far behind is full or the scan is: then
-// another scan begins at the next cursor, so that the others get on too.
+// another scan begins at the next cursor, so that other reads continue too.
 //
 // A read that is neither full nor drained when its scan ends has been shown
 // everything of its slot up to the last row of the scan, whichever read that row was

@@ -182,7 +182,7 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
     (SELECT min(position) - 1 FROM ` + table + ` WHERE round(unixepoch(created_at, 'subsec') * 1000) >= ?),
     (SELECT max(position) FROM ` + table + `), 0)`
 		// Rounded up: a row of the millisecond in which the time lies was
-		// created before it as far as anybody can tell.
+		// created before it as far as is known.
 		args = append(args, at.Time.Add(time.Millisecond-1).UnixMilli())
 	default:
 		return adapters.Cursor{}, s.wrap("start", adapters.NoStart(fmt.Sprintf("%q is none of beginning, end, time", at.Kind)))

@@ -87,7 +87,7 @@ func (q *Queue) examineTable(ctx context.Context, t *table) []adapters.Finding {
 	return f
 }
 
-// examineTimes looks at when the oldest unfinished rows were created: rows of a group are ordered as SQLite compares these values.
+// examineTimes reads when the oldest unfinished rows were created: rows of a group are ordered as SQLite compares these values.
 func (q *Queue) examineTimes(ctx context.Context, t *table, s *statements) adapters.Finding {
 	subject := "table " + t.name + ": times"
 	rows, err := q.WaitingByAge(ctx, adapters.DeadKey{Table: t.name}, 100)
@@ -104,8 +104,7 @@ func (q *Queue) examineTimes(ctx context.Context, t *table, s *statements) adapt
 	return adapters.Finding{Subject: subject, Text: "of the oldest rows that wait they can be read"}
 }
 
-// examineStuck looks for rows that are marked as being processed for longer than
-// anybody should take.
+// examineStuck counts rows that are marked as being processed for longer than a delivery takes.
 func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapters.Finding {
 	subject := "table " + t.name + ": rows being processed"
 	rows, err := s.marked(ctx, q.db)

@@ -77,7 +77,7 @@ func InitSQL(l Layout, createTables bool, tables ...Table) string {
 }
 
 // Init runs what [InitSQL] returns where it is missing, puts the file into WAL mode, and returns a
-// sentence for each thing that it created or found. An index that is not as it is wanted is made anew; writers
+// sentence for each thing that it created or found. An index that is not as it is wanted is made again; writers
 // wait meanwhile, seconds for a million rows.
 func Init(ctx context.Context, db *sql.DB, l Layout, createTables bool, tables ...Table) (done []string, err error) {
 	if err := queue.Validate(&l, "SQLite"); err != nil {

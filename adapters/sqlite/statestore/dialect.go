@@ -17,7 +17,7 @@ import (
 func (s *Store) database() state.Database {
 	return state.Database{
 		Dialect: dialect, Name: "sqlite state", Log: slog.Default(), Migrations: migrationFiles, Version: s.version, Pool: state.SQLTx{DB: joining{s}}, Transact: state.SQLTransact(s.transact), Wrap: s.wrap, Move: move,
-		Open: s.openSession, Sweep: func(context.Context) error { return nil }, // each announcement removes the others
+		Open: s.openSession, Sweep: func(context.Context) error { return nil }, // each announcement removes those of other instances
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int
 	return lanes, nil
 }
 
-// ownFirst returns the slots, those that the instance owns before the others.
+// ownFirst returns the slots, those that the instance owns first.
 func ownFirst(ctx context.Context, tx *sql.Tx, instance, route string, slots []int) ([]int, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT slot FROM outrider_cursor WHERE route = ? AND owner = ?`, route, instance)
 	if err != nil {

@@ -97,7 +97,7 @@ func (s *Server) Database(ctx context.Context) (*mongo.Database, error) {
 	return db, nil
 }
 
-// hello is what a server says of itself.
+// hello is a server's description of itself.
 type hello struct {
 	Set     string    `bson:"setName"`
 	Message string    `bson:"msg"`

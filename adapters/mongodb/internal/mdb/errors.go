@@ -59,11 +59,11 @@ type ConnectFailure struct {
 	err       error // what the driver said
 }
 
-// Error is what happened and, behind a semicolon, what to do.
+// Error says what happened and, behind a semicolon, what to do.
 func (e *ConnectFailure) Error() string { return e.Text + "; " + e.Fix }
 func (e *ConnectFailure) Unwrap() error { return e.err }
 
-// connectFixes are what to do by what the driver says, which has no types for it. The first that is found counts.
+// connectFixes say what to do, by the text of the driver's error, which has no types for it. The first that is found counts.
 var connectFixes = []struct{ says, fix string }{
 	{"certificate is valid for", nameFix}, {"certificate is not valid for any names", nameFix}, {"doesn't contain any IP SANs", nameFix},
 	{"x509: ", "the server's certificate is checked: name the authority that signed it with `tls: {ca_file: ...}` beside the url in the configuration"},

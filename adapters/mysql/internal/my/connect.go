@@ -41,7 +41,7 @@ type Connection struct {
 var errURL = errors.New("the URL cannot be parsed; write mysql://user:password@host:port/database " +
 	"and percent-encode special characters of the password")
 
-// config is what the driver takes for the URL.
+// config is the driver's configuration for the URL.
 func (c *Connection) config() (*mysql.Config, error) {
 	if c.URL == "" {
 		return nil, errors.New("no URL is given; write mysql://user:password@host:port/database")
@@ -137,7 +137,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// Database names the database of a URL, to tell whether two URLs lead to one; empty: it cannot be parsed.
+// Database names the database of a URL, to compare two URLs; empty: it cannot be parsed.
 func Database(text string) string {
 	cfg, err := (&Connection{URL: text, TLS: TLS{}}).config()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package my is what the packages of the MySQL adapter stand on: connections to MariaDB and MySQL, their
+// Package my is the ground of the packages of the MySQL adapter: connections to MariaDB and MySQL, their
 // sessions, errors and names. It knows no tables.
 //
 // # Sessions

@@ -63,7 +63,7 @@ func Lost(err error) bool {
 	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) || FailedWith(err, shutdown)
 }
 
-// refusals are numbers of errors by which a table refuses what a row would become, beside those of the SQLSTATE's classes 22 and 23.
+// refusals are numbers of errors by which a table refuses what a row would become, in addition to those of the SQLSTATE's classes 22 and 23.
 var refusals = []uint16{1265, 1364, 1366, 1644, 3819}
 
 // Refused marks an error of a write by which the table refuses a row.
@@ -110,7 +110,7 @@ type ConnectFailure struct {
 	err       error // what the driver said
 }
 
-// Error is what happened and, behind a semicolon, what to do.
+// Error says what happened and, behind a semicolon, what to do.
 func (e *ConnectFailure) Error() string {
 	if e.fix == "" {
 		return e.Text
@@ -124,7 +124,7 @@ func (e *ConnectFailure) Unwrap() error { return e.err }
 // NotConnected returns what an error says about a connection that was not made.
 func NotConnected(err error) (*ConnectFailure, bool) { return errors.AsType[*ConnectFailure](err) }
 
-// ConnectionFix is what to do about a connection that was not made; empty for any other
+// ConnectionFix says what to do about a connection that was not made; empty for any other
 // error.
 func ConnectionFix(err error) string {
 	if e, ok := NotConnected(err); ok {
@@ -164,7 +164,7 @@ func (c *connector) notConnected(err error) error {
 	return &ConnectFailure{to + err.Error(), "check host, port and TLS of the url, and the server's log", err}
 }
 
-// admission is what to do when the server does not let us in.
+// admission says what to do when the server does not let us in.
 func admission(refused *mysql.MySQLError, cfg *mysql.Config) string {
 	switch refused.Number {
 	case AccessDenied:
@@ -198,7 +198,7 @@ func Describe(subject, what string, err error) error {
 	return fmt.Errorf("%s: %s: %w", subject, what, err)
 }
 
-// fixOf is what to do about what the server refused; empty: nothing is known.
+// fixOf says what to do about a refusal of the server; empty: nothing is known.
 func fixOf(err error) string {
 	refused, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Task is what a database user is for.
+// Task is the work of a database user.
 type Task string
 
 // The tasks that privileges are granted for. A user may have several.
@@ -17,7 +17,7 @@ const (
 	TaskPublish  Task = "publish"  // writes messages, as applications do
 )
 
-// Grant is what a task needs of one table.
+// Grant has the rights that a task needs on one table.
 type Grant struct {
 	Task   Task
 	Table  Table

@@ -79,7 +79,7 @@ func (l *listener) run(ctx context.Context) error {
 		case n != nil && n.PID != l.conn.PgConn().PID() && slices.Contains(l.tables, n.Payload):
 			l.call()
 			if l.armed {
-				err = l.disarm(ctx, false) // the others have heard it too
+				err = l.disarm(ctx, false) // other readers have heard it too
 			}
 		case n == nil && a == nil: // time is up
 			err = l.renew(ctx)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Location is what a path means to SQLite.
+// Location is a path as SQLite reads it.
 type Location struct {
 	name   string // of the file as the system knows it, or of the database in memory
 	query  string // of a URI
@@ -69,7 +69,7 @@ func Locate(path string) (Location, error) {
 	return l, nil
 }
 
-// decoded replaces %HH by the byte that it stands for. Any other % stands for itself,
+// decoded replaces %HH by the byte that it means. Any other % stays,
 // as in SQLite.
 func decoded(text string) string {
 	var out strings.Builder

@@ -58,7 +58,7 @@ func open(path string, params url.Values) (*sql.DB, error) {
 	return db, nil
 }
 
-// maxConns bounds a handle's connections: one writes, the others read.
+// maxConns bounds a handle's connections: one writes, the rest read.
 const maxConns = 4
 
 // UseWAL puts the file into WAL mode unless it is. Databases in memory have

@@ -84,7 +84,7 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) {
 	return &watchedConn{driverConn: conn, file: file}, nil
 }
 
-// private makes a file that is not there, for its owner alone: it will have payloads. SQLite makes the files beside it (-wal, -shm)
+// private makes a file that is not there, for its owner alone: it will have payloads. SQLite makes the files next to it (-wal, -shm)
 // with the same rights. An error is SQLite's to report, when it opens the file.
 func private(name string) {
 	if f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
@@ -95,7 +95,7 @@ func private(name string) {
 // Driver implements [driver.Connector].
 func (c *connector) Driver() driver.Driver { return c.driver }
 
-// driverConn is what the driver's connections can do.
+// driverConn has the methods of the driver's connections.
 type driverConn interface {
 	driver.Conn
 	driver.Pinger
@@ -121,7 +121,7 @@ func (c *watchedConn) ResetSession(ctx context.Context) error {
 	return c.driverConn.ResetSession(ctx)
 }
 
-// Watch is what a source knows of its file. [WatchFile] makes one.
+// Watch notices when another file takes the place of a source's. [WatchFile] makes one.
 type Watch struct {
 	mu   sync.Mutex
 	file sameFile

@@ -16,7 +16,7 @@ func Bounded(column string) string {
 	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", column, adapters.MaxRowNameBytes)
 }
 
-// timeLayouts are what drivers write for a time in a text column; a text
+// timeLayouts are the forms in which drivers write a time in a text column; a text
 // without a zone is UTC, as SQLite's own functions have it.
 var timeLayouts = []string{
 	time.RFC3339Nano,
