@@ -48,7 +48,7 @@ func (s *Source) Check(ctx context.Context) error {
 
 // check compares the table with the mapping.
 func (m *mapping) check(ctx context.Context, q pg.Querier) error {
-	t, err := m.look(ctx, q)
+	t, err := m.describe(ctx, q)
 	if err != nil {
 		return err
 	}

@@ -20,15 +20,15 @@ type logTable struct {
 	found map[string]pg.TableColumn
 }
 
-// look reads the catalogue. A missing table is the server's own error.
-func (m *mapping) look(ctx context.Context, q pg.Querier) (*logTable, error) {
+// describe reads the catalogue. A missing table is the server's own error.
+func (m *mapping) describe(ctx context.Context, q pg.Querier) (*logTable, error) {
 	found, err := pg.TableColumns(ctx, q, m.table.Sanitize())
 	return &logTable{m, found}, err
 }
 
-// sound is look for a table whose columns can be read.
+// sound is describe for a table whose columns can be read.
 func (m *mapping) sound(ctx context.Context, q pg.Querier) (*logTable, error) {
-	t, err := m.look(ctx, q)
+	t, err := m.describe(ctx, q)
 	if err == nil {
 		err = t.problems()
 	}

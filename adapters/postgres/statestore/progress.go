@@ -135,15 +135,15 @@ func (b *progressBook) queue(batch *pgx.Batch, writes []progressWrite) {
 		batch.Queue(w.table.write, w.routes, w.published, b.instance).Query(func(rows pgx.Rows) error {
 			written, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err == nil {
-				b.note(w.routes, written)
+				b.remember(w.routes, written)
 			}
 			return err
 		})
 	}
 }
 
-// note remembers the routes whose rows were left out.
-func (b *progressBook) note(routes, written []string) {
+// remember keeps the routes whose rows were left out.
+func (b *progressBook) remember(routes, written []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, route := range routes {

@@ -113,7 +113,7 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 	if err := s.checkAhead(ctx, routes); err != nil {
 		return p.result, s.wrap("retention", err)
 	}
-	if err := s.look(ctx, &p); err != nil {
+	if err := s.choose(ctx, &p); err != nil {
 		return p.result, s.wrap("retention", err)
 	}
 	if len(p.gone) > 0 && !r.DryRun {
@@ -184,9 +184,9 @@ type pass struct {
 	result adapters.Retained
 }
 
-// look reads the rows behind the mark until one is too young, nobody is done
-// with any row, or the batch is full.
-func (s *Source) look(ctx context.Context, p *pass) error {
+// choose reads the rows behind the mark until one is too young, no route has settled
+// any row behind it, or the batch is full.
+func (s *Source) choose(ctx context.Context, p *pass) error {
 	highest := p.highest()
 	//nolint:gosec // G201: the name is quoted
 	query := fmt.Sprintf(`SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM %s
@@ -207,7 +207,7 @@ WHERE position > ? ORDER BY position LIMIT ?`, lite.Quote(s.table))
 		count++
 		born, err := lite.Instant("created_at", created)
 		if err != nil {
-			born = time.Time{} // who cannot be dated counts as old
+			born = time.Time{} // a row without a date counts as old
 		}
 		if !p.offer(position, adapters.SlotOf(group, id), born, highest) {
 			return nil
@@ -248,7 +248,7 @@ func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bo
 	if born.IsZero() || ahead && position <= p.old {
 		age, ahead = p.Keep, false
 	}
-	holders := p.holders(position, slot)
+	holders := p.blockers(position, slot)
 	kept := len(holders) > 0 || len(p.routes) == 0
 	if ahead {
 		p.dated(position, slot, -max(age, -100*365*24*time.Hour))
@@ -263,7 +263,7 @@ func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bo
 	} else {
 		p.gone = append(p.gone, position)
 	}
-	p.hold(holders, age)
+	p.block(holders, age)
 	if age < p.Keep {
 		return false
 	}
@@ -283,8 +283,8 @@ func (p *pass) dated(position int64, slot int, by time.Duration) {
 	}
 }
 
-// holders are the routes that have not settled the row.
-func (p *pass) holders(position int64, slot int) (names []string) {
+// blockers are the routes that have not settled the row.
+func (p *pass) blockers(position int64, slot int) (names []string) {
 	for i := range p.routes {
 		if c := p.routes[i].Cursors[slot]; c == nil || c.Position < position {
 			names = append(names, p.routes[i].Route)
@@ -293,8 +293,8 @@ func (p *pass) holders(position int64, slot int) (names []string) {
 	return names
 }
 
-// hold notes who keeps a row which is old enough to go.
-func (p *pass) hold(names []string, age time.Duration) {
+// block remembers the routes that keep a row which is old enough to go.
+func (p *pass) block(names []string, age time.Duration) {
 	if age <= p.Keep {
 		return
 	}
