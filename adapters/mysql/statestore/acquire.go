@@ -22,7 +22,7 @@ const (
 	createLaneSQL = `INSERT IGNORE INTO outrider_cursor (route, slot, epoch, snapshot, window_snapshot, beyond, anchor) VALUES `
 	createLane    = `(?, ?, ` + now + `, '', '', '[]', '')`
 
-	takeSQL = `UPDATE outrider_cursor SET owner = ?, epoch = ?, acquired_at = ? WHERE route = ? AND slot IN % ORDER BY slot`
+	takeSQL = `UPDATE outrider_cursor SET owner = ?, epoch = ?, acquired_at = ? WHERE route = ? AND slot IN {these} ORDER BY slot`
 
 	// laneFields are the columns of [state.ScanLane].
 	laneFields = `route, slot, updated_at IS NULL, position, snapshot, window_snapshot, paged, base,
@@ -82,7 +82,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance, route string, slots []in
 		lanes[i].Epoch = epoch
 	}
 	in, args := state.List(free)
-	_, err = tx.ExecContext(ctx, replace(takeSQL, in),
+	_, err = tx.ExecContext(ctx, fill(takeSQL, in),
 		append([]any{instance, epoch, clock, route}, args...)...)
 	return lanes, err
 }

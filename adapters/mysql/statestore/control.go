@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 )
 
@@ -15,11 +16,11 @@ const (
 	// pausedSQL reports whether a route is paused, and returns the clock.
 	pausedSQL = `SELECT EXISTS (SELECT 1 FROM outrider_pause WHERE route = ? AND target = ?), ` + now
 
-	releaseSQL = `UPDATE outrider_cursor SET owner = NULL WHERE owner = ? AND (%) ORDER BY route, slot`
+	releaseSQL = `UPDATE outrider_cursor SET owner = NULL WHERE owner = ? AND ({these}) ORDER BY route, slot`
 )
 
-// replace puts a text where the % is.
-func replace(query, text string) string { return strings.Replace(query, "%", text, 1) }
+// fill puts a text into a statement, for {these}.
+func fill(query, text string) string { return sqltext.Fill(query, sqltext.Names{"these": text}) }
 
 // Release implements [adapters.StateStore].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
@@ -30,7 +31,7 @@ func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.L
 			for i, l := range chunk {
 				conditions[i], args = "route = ? AND slot = ?", append(args, l.Route, l.Slot)
 			}
-			if _, err := tx.ExecContext(ctx, replace(releaseSQL, strings.Join(conditions, " OR ")), args...); err != nil {
+			if _, err := tx.ExecContext(ctx, fill(releaseSQL, strings.Join(conditions, " OR ")), args...); err != nil {
 				return err
 			}
 		}

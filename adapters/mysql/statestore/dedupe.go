@@ -18,7 +18,7 @@ const (
 	// seenSQL looks each event up by the primary key: a scalar subquery is never turned into a scan.
 	seenOne = `SELECT ?, coalesce((SELECT d.expires_at > ` + now + ` FROM outrider_dedupe AS d WHERE d.route = ? AND d.event_id = ?), false)`
 
-	recordSQL = `INSERT INTO outrider_dedupe (route, event_id, expires_at) VALUES % ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)`
+	recordSQL = `INSERT INTO outrider_dedupe (route, event_id, expires_at) VALUES {these} ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)`
 
 	expiredSQL = `SELECT route, event_id FROM outrider_dedupe WHERE expires_at <= ` + now + ` ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED`
 )
@@ -63,7 +63,7 @@ func (s *Store) Record(ctx context.Context, events []adapters.SeenEvent) error {
 			args = append(args, e.Route, e.ID, e.Keep.Microseconds())
 		}
 		err := my.RetryConflict(ctx, func() error {
-			_, err := s.db.ExecContext(ctx, replace(recordSQL, row+strings.Repeat(", "+row, len(chunk)-1)), args...)
+			_, err := s.db.ExecContext(ctx, fill(recordSQL, row+strings.Repeat(", "+row, len(chunk)-1)), args...)
 			return err
 		})
 		if err != nil {

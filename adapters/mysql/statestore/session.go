@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/internal/state"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
@@ -20,9 +20,9 @@ const (
 	// now is the server's clock in microseconds since 1970, whatever the session's time zone is.
 	now = `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))`
 
-	// instanceLock names the lock of the instance whose id replaces the %. Names are those of a whole server, have at most 64
+	// instanceLock names the lock of the instance {id}. Names are those of a whole server, have at most 64
 	// characters and no case, and are never NULL: MySQL ends the statement then, and MariaDB does not. MySQL 9.6 has md5 and sha1 no more.
-	instanceLock = `concat('outrider-', left(sha2(concat(database(), '/', coalesce(%, '')), 256), 40))`
+	instanceLock = `concat('outrider-', left(sha2(concat(database(), '/', coalesce({id}, '')), 256), 40))`
 
 	// thisServer identifies the server of a cluster, on which locks are not shared, and one that was put in
 	// the place of another.
@@ -37,7 +37,7 @@ ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until), renewed_at = VALUES(r
 )
 
 // lockOf names the lock of an instance whose id is an expression.
-func lockOf(id string) string { return strings.ReplaceAll(instanceLock, "%", id) }
+func lockOf(id string) string { return sqltext.Fill(instanceLock, sqltext.Names{"id": id}) }
 
 // aliveInstance reports whether the instance of a row i lives: its lease is
 // running, and its lock is held, as far as this server can know.

@@ -26,7 +26,7 @@ const (
 	// settleSQL moves the cursors whose epoch is the given one, and that were not put back to an earlier state. It is all of
 	// a settle without parked rows: one statement for all lanes, its own transaction. The lanes come as a table, in the order
 	// in which rows are locked.
-	settleSQL = `UPDATE (%) AS s STRAIGHT_JOIN outrider_cursor AS c ON c.route = s.route AND c.slot = s.slot
+	settleSQL = `UPDATE ({these}) AS s STRAIGHT_JOIN outrider_cursor AS c ON c.route = s.route AND c.slot = s.slot
 SET c.position = s.position, c.snapshot = s.snapshot, c.window_snapshot = s.window_snapshot, c.paged = s.paged,
     c.base = s.base, c.beyond = s.beyond, c.next_seq = s.next_seq, c.cluster = s.cluster,
     c.source = s.source, c.anchor = s.anchor, c.revision = s.revision, c.updated_at = ` + now + `
@@ -35,7 +35,7 @@ WHERE c.epoch = s.epoch AND c.revision >= s.confirmed`
 	settleLane = `SELECT ? AS route, ? AS slot, ? AS epoch, ? AS position, ? AS snapshot, ? AS window_snapshot, ? AS paged, ? AS base, ? AS beyond,
     ? AS next_seq, ? AS cluster, ? AS source, ? AS anchor, ? AS revision, ? AS confirmed`
 
-	unparkSQL = `DELETE FROM outrider_parked WHERE %`
+	unparkSQL = `DELETE FROM outrider_parked WHERE {these}`
 
 	parkSQL = `INSERT INTO outrider_parked (route, slot, seq, message_group, group_hash, status, attempts, next_attempt_at, last_error,
     event_id, event_type, position, metadata, payload, tries, failure, parked_at) VALUES `
@@ -98,7 +98,7 @@ func settleCursors(ctx context.Context, q state.Querier, settlements []adapters.
 			args = append(args, []byte(t.Route), t.Slot, t.Epoch, t.Cursor.Position, t.Cursor.Snapshot, t.Cursor.Window, t.Cursor.Paged, t.Cursor.Base,
 				state.BeyondText(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name, state.AnchorText(t.Cursor, t.Table), t.Revision, t.Confirmed)
 		}
-		found, err := affected(q.ExecContext(ctx, strings.Replace(settleSQL, "%", strings.Join(lanes, " UNION ALL "), 1), args...))
+		found, err := affected(q.ExecContext(ctx, fill(settleSQL, strings.Join(lanes, " UNION ALL ")), args...))
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func settleParked(ctx context.Context, tx *sql.Tx, settlements []adapters.Settle
 	}
 	for chunk := range slices.Chunk(gone, keysAtOnce) {
 		where, args := keys(chunk)
-		if _, err := tx.ExecContext(ctx, replace(unparkSQL, where), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, fill(unparkSQL, where), args...); err != nil {
 			return err
 		}
 	}

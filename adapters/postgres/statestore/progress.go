@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -79,7 +79,7 @@ func (b *progressBook) table(name string) *progressTable {
 		}
 	}
 	in := func(sql, route string) string {
-		return strings.NewReplacer("{table}", name, "{route}", route).Replace(sql)
+		return sqltext.Fill(sql, sqltext.Names{"table": name, "route": route})
 	}
 	t := &progressTable{name: name, identifier: pg.NameOf(name), write: in(writeProgressSQL, "m.route"), read: in(readProgressSQL, "r.route"), follow: in(followProgressSQL, "r.route"),
 		register: in(registerProgressSQL, ""), agreePositions: in(agreePositionsSQL, ""), agreeStatus: in(agreeStatusSQL, ""), reset: in(resetProgressSQL, "")}

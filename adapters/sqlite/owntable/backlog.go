@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 var _ adapters.Rebaser = (*Source)(nil)
@@ -30,10 +31,9 @@ func (s *Source) backlog(ctx context.Context, spans []adapters.Span, most int) (
 		bySlot[sp.Slot] = sp
 		lowest = min(lowest, sp.After)
 	}
-	//nolint:gosec // G201: the names are quoted
-	query := fmt.Sprintf(`SELECT position, coalesce(message_group, ''), id,
+	query := sqltext.Fill(`SELECT position, coalesce(message_group, ''), id,
     cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)
-FROM %s WHERE position > ? ORDER BY position`, s.shape.from)
+FROM {table} WHERE position > ? ORDER BY position`, sqltext.Names{"table": s.shape.from})
 	rows, err := s.db.QueryContext(ctx, query, lowest)
 	if err != nil {
 		return b, err

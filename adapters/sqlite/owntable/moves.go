@@ -3,11 +3,11 @@ package owntable
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 )
 
 // CountMoves implements [adapters.OperatorSource]. No row is ever late here. The table
@@ -31,9 +31,8 @@ func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, mo
 			high = max(high, p)
 		}
 	}
-	//nolint:gosec // G201: the names are quoted
-	query := fmt.Sprintf(`SELECT position, coalesce(message_group, ''), id, coalesce(type, ''), coalesce(aggregate_type, ''), coalesce(tenant_id, ''), coalesce(tags, '')
-FROM %s WHERE position > ? AND position <= ? ORDER BY position`, s.shape.from)
+	query := sqltext.Fill(`SELECT position, coalesce(message_group, ''), id, coalesce(type, ''), coalesce(aggregate_type, ''), coalesce(tenant_id, ''), coalesce(tags, '')
+FROM {table} WHERE position > ? AND position <= ? ORDER BY position`, sqltext.Names{"table": s.shape.from})
 	rows, err := s.db.QueryContext(ctx, query, low, high)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -188,9 +189,8 @@ type pass struct {
 // any row behind it, or the batch is full.
 func (s *Source) choose(ctx context.Context, p *pass) error {
 	highest := p.highest()
-	//nolint:gosec // G201: the name is quoted
-	query := fmt.Sprintf(`SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM %s
-WHERE position > ? ORDER BY position LIMIT ?`, lite.Quote(s.table))
+	query := sqltext.Fill(`SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM {table}
+WHERE position > ? ORDER BY position LIMIT ?`, sqltext.Names{"table": lite.Quote(s.table)})
 	rows, err := s.db.QueryContext(ctx, query, p.mark, p.Batch)
 	if err != nil {
 		return err
@@ -314,8 +314,7 @@ func (s *Source) remove(ctx context.Context, positions []int64) error {
 	}
 	list, _ := json.Marshal(positions) // integers cannot fail to encode
 	return lite.RetryBusy(ctx, func() error {
-		//nolint:gosec // G201: the name is quoted
-		query := fmt.Sprintf(`DELETE FROM %s WHERE position IN (SELECT value FROM json_each(?))`, lite.Quote(s.table))
+		query := sqltext.Fill(`DELETE FROM {table} WHERE position IN (SELECT value FROM json_each(?))`, sqltext.Names{"table": lite.Quote(s.table)})
 		_, err := db.ExecContext(ctx, query, string(list))
 		return err
 	})
