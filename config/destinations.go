@@ -2,7 +2,7 @@ package config
 
 import "github.com/outriderhq/outrider/config/internal/form"
 
-// Destination is where messages go: one of [*Kafka], [*AMQP], [*Redis], [*HTTP], [*Webhook], [*River], [*SQL],
+// Destination is where messages go: one of [*Kafka], [*AMQP], [*NATS], [*Redis], [*HTTP], [*Webhook], [*River], [*SQL],
 // [*LogTo], [*StatisticsTo], [*Discard], [*Listeners] and [*Publisher].
 type Destination interface {
 	// Kind is the value of the key type.
@@ -14,6 +14,7 @@ var destinations = form.NewRegistry[Destination]("destination",
 	form.Kind{Zero: &Kafka{}, Doc: "A Kafka topic. The key of a record is the message's group."},
 	form.Kind{Zero: &AMQP{}, Doc: "An exchange or a queue of RabbitMQ, or of another broker of AMQP 0.9.1."},
 	form.Kind{Zero: &Redis{}, Doc: "A stream of Redis, or several."},
+	form.Kind{Zero: &NATS{}, Doc: "Streams of NATS JetStream."},
 	form.Kind{Zero: &HTTP{}, Doc: "An HTTP endpoint that accepts batches."},
 	form.Kind{Zero: &Webhook{}, Doc: "Signed requests to HTTP endpoints, one per message (Standard Webhooks)."},
 	form.Kind{Zero: &River{}, Doc: "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages."},

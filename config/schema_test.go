@@ -40,7 +40,7 @@ var beyondSchema = []string{
 	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "poison-to", "postgres-layout", "postgres-port", "postgres-url", "queue", "reference",
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
 	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "mysql-leader-lock", "state-mysql", "state-mysql-port", "state-mysql-tls", "state-schema-sqlite", "state-schema-system", "state-url", "subscriber-fan-out", "subscriber-state",
-	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "topic-template",
+	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "topic-template", "nats",
 	"variable-unset", "variable-value", "watermill", "watermill-client", "webhook-secrets", "yaml-tag", "range-units", "claimless-twice", "progress-state",
 }
 

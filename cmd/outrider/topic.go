@@ -14,17 +14,18 @@ func (a *app) topicCreateCommand() *cobra.Command {
 	var topic adapters.NewTopic
 	c := &cobra.Command{
 		Use:   "create DESTINATION TOPIC",
-		Short: "Create a topic or queue that a destination may deliver to",
+		Short: "Create a topic, queue or stream that a destination may deliver to",
 		Long: `Creates, with the connection and the user of a destination, what it delivers to: a topic of
 Kafka; a quorum queue of RabbitMQ with the name of the routing key, and its exchange and
-binding if the destination names an exchange. It is the destination's own, or one that its
-template leads to and its list allows, and no other. Messages that wait for it are sent
-within five seconds.`,
+binding if the destination names an exchange; a stream of NATS that covers the subject, or
+the subject in the stream that the destination names. It is the destination's own, or one
+that its template leads to and its list allows, and no other. Messages that wait for it are
+sent within five seconds.`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeDestinations,
 	}
 	flags := c.Flags()
 	flags.IntVar(&topic.Partitions, "partitions", 0, "number of partitions; 0: the brokers' default")
-	flags.IntVar(&topic.Replicas, "replicas", 0, "replicas of each partition, or of the queue; 0: the brokers' default")
+	flags.IntVar(&topic.Replicas, "replicas", 0, "replicas of each partition, of the queue or of the stream; 0: the brokers' default")
 	flags.BoolVar(&topic.DryRun, "dry-run", false, "only ask the brokers whether they would create it")
 	a.actionCommand(c, true, func(c *stateCall) (any, error) { return createTopic(c, topic) })
 	return checked(c, func() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/amqp"
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
+	"github.com/outriderhq/outrider/adapters/nats"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/redis"
@@ -34,6 +35,7 @@ sources:
   in: {type: http, listen: "127.0.0.1:1"}
 destinations:
   kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
+  nats: {type: nats, url: "nats://127.0.0.1:1", subject: s}
   amqp: {type: amqp, url: "amqp://127.0.0.1:1/", routing_key: k}
   redis: {type: redis, addresses: "127.0.0.1:1", stream: s, wait: {replicas: 1}}
   http: {type: http, url: "http://127.0.0.1:1/"}
@@ -51,6 +53,7 @@ routes:
   f: {from: queue, to: http}
   h: {from: own, to: amqp}
   i: {from: own, to: redis}
+  j: {from: own, to: nats}
 `), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +94,10 @@ routes:
 	d, dErr := added.WithDefaults()
 	d2, d2Err := redis.Config{Servers: redis.Servers{Addresses: added.Addresses}, Stream: "s", Replicas: 1}.WithDefaults()
 	same("redis", d, first(err, dErr), d2, d2Err)
+	streamed, err := natsConfig(at, cfg.Destinations["nats"].(*config.NATS))
+	n, nErr := streamed.WithDefaults()
+	n2, n2Err := nats.Config{Connection: nats.Connection{Servers: streamed.Servers, Logger: streamed.Logger}, Subject: "s"}.WithDefaults()
+	same("nats", n, first(err, nErr), n2, n2Err)
 
 	posted, err := httpConfig(cfg.Destinations["http"].(*config.HTTP))
 	h, hErr := posted.WithDefaults()

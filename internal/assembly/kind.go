@@ -23,6 +23,7 @@ var (
 		"kafka":      entry(kafkaDestination),
 		"amqp":       entry(amqpDestination),
 		"redis":      entry(redisDestination),
+		"nats":       entry(natsDestination),
 		"http":       entry(httpDestination),
 		"webhook":    entry(webhookDestination),
 		"river":      entry(riverDestination),

@@ -47,7 +47,7 @@ func (p *Proxy) serve() {
 		if err != nil {
 			return
 		}
-		server, err := new(net.Dialer).Dial("tcp", p.to) //nolint:noctx // the listener ends it
+		server, err := new(net.Dialer).Dial("tcp", p.to)
 		if !p.add(err == nil, conn, server) {
 			_ = conn.Close() // refused
 			if err == nil {
