@@ -1,7 +1,7 @@
 // Command swapbroker delivers orders to the destination of its configuration file:
-// to Kafka with orders-kafka.yaml, to an HTTP API with orders-http.yaml, as signed
-// webhooks with orders-webhook.yaml. Only the destination differs between the files;
-// the program is the same.
+// to Kafka with orders-kafka.yaml, and likewise to NATS JetStream, RabbitMQ, Redis Streams
+// and an HTTP API, or as signed webhooks. Only the destination differs between the files; the
+// program is the same, and a relay that runs changes its broker when its file changes.
 //
 //	cd examples/swapbroker
 //	go run ../../cmd/outrider init -c orders-kafka.yaml

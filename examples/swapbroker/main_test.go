@@ -225,7 +225,10 @@ func TestTheFilesDifferInTheDestinationOnly(t *testing.T) {
 		return before + after
 	}
 	kafka := rest("orders-kafka.yaml")
-	for _, file := range []string{"orders-http.yaml", "orders-webhook.yaml"} {
+	for _, file := range []string{"orders-http.yaml", "orders-webhook.yaml", "orders-nats.yaml", "orders-amqp.yaml", "orders-redis.yaml"} {
+		if _, err := outrider.LoadConfig(file); err != nil && file != "orders-webhook.yaml" { // which needs a secret
+			t.Error(err)
+		}
 		if other := rest(file); other != kafka {
 			t.Errorf("orders-kafka.yaml:\n%s\n%s:\n%s", kafka, file, other)
 		}

@@ -12,9 +12,12 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
+
+	"github.com/outriderhq/outrider/internal/testenv/natsserver"
 )
 
 func TestMain(m *testing.M) {
+	natsserver.Main() // instead of the tests, in a process that is a server
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

@@ -1,0 +1,59 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// amqpBroker is a server of RabbitMQ with a quorum queue. What was read is acknowledged; what comes again because the server was killed
+// before it knew that, is no second copy.
+func amqpBroker(t *testing.T) broker {
+	s := testenv.StartRabbitMQ(t)
+	with := func(f func(ch *amqp.Channel) error) error {
+		conn, err := amqp.Dial(s.URL())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		ch, err := conn.Channel()
+		if err != nil {
+			return err
+		}
+		return f(ch)
+	}
+	must(t, with(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		return err
+	}))
+	seen := map[string]bool{}
+	u, err := url.Parse(s.URL())
+	must(t, err)
+	network := testenv.StartProxy(t, u.Host)
+	u.Host = network.Address()
+	return broker{server: s, network: network, section: fmt.Sprintf("type: amqp, url: %q, routing_key: orders, timeout: 2s", u),
+		content: reading(t, func(_ context.Context, take func(id, group string)) error {
+			return with(func(ch *amqp.Channel) error {
+				for {
+					msg, ok, err := ch.Get("orders", false)
+					if err != nil || !ok {
+						return err
+					}
+					group, _ := msg.Headers[outbox.MetaGroup].(string)
+					if !msg.Redelivered || !seen[msg.MessageId] {
+						take(msg.MessageId, group)
+					}
+					seen[msg.MessageId] = true
+					if err := msg.Ack(false); err != nil {
+						return err
+					}
+				}
+			})
+		})}
+}
