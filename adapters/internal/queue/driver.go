@@ -51,7 +51,7 @@ type Taker interface {
 	Mark(ctx context.Context, rows []Picked) (stamp time.Time, missing map[string]bool, err error)
 }
 
-// Alone is the id under which a table has all rows in no order. It sorts before those of groups.
+// Alone is the id under which a table has all rows in no order. It sorts before those of groups. Entries of such rows may be in any page.
 const Alone = "."
 
 // Position is a position in the index of what is unfinished; the zero value is its beginning.

@@ -180,17 +180,16 @@ func (t *taker) Mark(ctx context.Context, rows []queue.Picked) (stamp time.Time,
 	s, now := t.sql(), t.q.nextStamp()
 	col := &s.layout.Columns
 	stamp = s.stamp(now)
-	values := sqltext.Args{"updated": s.timeValue(col.Updated, textTime, now), "next": s.timeValue(col.Claimed, textStamp, stamp)}
-	var stmt *sql.Stmt
+	values := sqltext.Args{"key": nil, "updated": s.timeValue(col.Updated, textTime, now), "next": s.timeValue(col.Claimed, textStamp, stamp)}
+	query, _ := sqltext.Bind(s.take, values)
+	stmt, err := t.tx.PrepareContext(ctx, query)
+	if err != nil {
+		return stamp, nil, err
+	}
+	defer func() { _ = stmt.Close() }() // the transaction has its errors
 	for i := range rows {
 		values["key"] = rows[i].Key
-		query, args := sqltext.Bind(s.take, values)
-		if stmt == nil {
-			if stmt, err = t.tx.PrepareContext(ctx, query); err != nil {
-				return stamp, nil, err
-			}
-			defer func() { _ = stmt.Close() }() // the transaction has its errors
-		}
+		_, args := sqltext.Bind(s.take, values)
 		if _, err := stmt.ExecContext(ctx, args...); err != nil {
 			return stamp, nil, err
 		}

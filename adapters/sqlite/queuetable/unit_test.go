@@ -139,17 +139,18 @@ func TestInitIsRepeatable(t *testing.T) {
 			continue
 		}
 		e := preset(t, p)
-		schema := func() (all string) {
+		schema := func() string {
+			var all strings.Builder
 			rows, err := e.db.Query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
 			must(t, err)
 			defer func() { must(t, rows.Close()) }()
 			for rows.Next() {
 				var text string
 				must(t, rows.Scan(&text))
-				all += text + "\n"
+				all.WriteString(text + "\n")
 			}
 			must(t, rows.Err())
-			return all
+			return all.String()
 		}
 		before := schema()
 		did, err := Init(t.Context(), e.db, e.layout, true, e.tables...)
