@@ -227,3 +227,91 @@ func operatorRights(c *Columns) []pg.Right {
 	}
 	return []pg.Right{{Name: "UPDATE", Columns: written}, {Name: "DELETE"}}
 }
+
+// describe finds out once what a table's statements depend on: types, and
+// the indexes that are there. The caller has claiming.
+func (q *Queue) describe(ctx context.Context, t *queueTable) error {
+	if t.described {
+		return nil
+	}
+	if err := t.find(ctx, q.pool); err != nil {
+		return err
+	}
+	conn, err := q.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	columns, err := pg.TableColumns(ctx, conn, t.sql.table)
+	if err != nil {
+		return err
+	}
+	if err := q.checkColumns(columns, t); err != nil {
+		return err
+	}
+	c := &t.sql.layout.Columns
+	t.sql.types = queueTypes{
+		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
+		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain, due: columns[c.NextAttempt].Plain, failure: columns[c.Error].Cut,
+	}
+	indexes, err := t.indexes(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if t.sql.short = indexes.short; t.sql.short || t.sql.layout.GroupByType {
+		t.sql.types.group = "text"
+	}
+	if t.aged = indexes.aged; !t.aged {
+		t.newest, t.latest = position{}, position{} // read by age from the beginning should an index come
+		t.unmatched.round++
+		t.wakeChanged() // nothing would notice that their first rows change
+	}
+	t.whole, t.heldAged = indexes.whole, indexes.heldAged
+	if !t.claims.marks() {
+		t.whole = true // nothing comes before what waits
+		if err := q.describeHot(ctx, conn, t, indexes); err != nil {
+			return err
+		}
+	}
+	text := t.sql.text(indexes)
+	q.mu.Lock() // settling reads them
+	t.text, t.highest = text, pg.Highest(conn.Conn())
+	q.mu.Unlock()
+	t.described = true
+	return nil
+}
+
+// timeTypes are what times may be.
+var timeTypes = []uint32{pgtype.TimestampOID, pgtype.TimestamptzOID}
+
+func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, error) {
+	all, err := pg.TableIndexes(ctx, q, t.sql.table)
+	if err != nil {
+		return queueIndexes{}, err
+	}
+	var found queueIndexes
+	for _, short := range []bool{false, true} {
+		sql := t.sql
+		sql.short = short
+		of := queueIndexes{short: short}
+		for _, index := range all {
+			of.add(&sql, queueIndex{index})
+		}
+		if !short || of.whole && !found.whole {
+			found = of
+		}
+	}
+	found.aged = found.heldAged || found.waitingAged && found.listed
+	return found, nil
+}
+
+// described returns what a table's statements are made of.
+func (q *Queue) described(ctx context.Context, t *queueTable) (queueSQL, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	if err := q.lookUpNotes(ctx, t); err != nil {
+		return queueSQL{}, err
+	}
+	err := q.describe(ctx, t)
+	return t.sql, err
+}

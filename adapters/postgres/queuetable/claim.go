@@ -96,7 +96,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if want <= 0 || c.full {
 		return nil
 	}
-	if err := t.sql.kind.prepare(ctx, c.q, t); err != nil {
+	if err := t.claims.prepare(ctx, c.q, t); err != nil {
 		return err
 	}
 	if err := c.q.describe(ctx, t); err != nil {
@@ -124,7 +124,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 		s.cover()
 		return nil
 	}
-	return t.sql.kind.take(ctx, s)
+	return t.claims.take(ctx, s)
 }
 
 // lookAround picks rows, group by group, until there are enough, nothing is left

@@ -56,17 +56,6 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 	return page, err
 }
 
-// described returns what a table's statements are made of.
-func (q *Queue) described(ctx context.Context, t *queueTable) (queueSQL, error) {
-	q.claiming.Lock()
-	defer q.claiming.Unlock()
-	if err := q.lookUpNotes(ctx, t); err != nil {
-		return queueSQL{}, err
-	}
-	err := q.describe(ctx, t)
-	return t.sql, err
-}
-
 // ChangeDead implements [adapters.OperatorQueue].
 func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(context.Context, int) error) (changed int, err error) {
 	keys := map[string][]string{}

@@ -1,17 +1,13 @@
 package queuetable
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -122,76 +118,3 @@ const (
 	tidBytes    = 14
 	numberBytes = 4
 )
-
-// Operators are shown rows as a look reads them, with further columns behind those.
-
-// Columns of a row that is shown, behind those of a look.
-const (
-	shownGroup = iota
-	shownCreated
-	shownAttempts
-	shownError
-	shownMore // the first of a statement's own columns
-)
-
-// shownColumns are the columns of a row that is shown, a template. Without payload none is read, unless the type is in it.
-func (q *queueSQL) shownColumns(payload bool) string {
-	without, attempts, failure := "true", "0", "''"
-	if payload || q.layout.TypeInPayload {
-		without = "false"
-	}
-	if q.keeps(q.layout.Columns.Attempts) {
-		attempts = "coalesce({attempts}, 0)::int"
-	}
-	if q.keeps(q.layout.Columns.Error) {
-		failure = "left(coalesce({error}::text, ''), " + strconv.Itoa(queue.LongestError) + ")"
-	}
-	return "0 AS n, " + q.rowColumns("NULL::text", without, "0::float8", "NULL::tid") + ", " +
-		q.groupColumn() + " AS grp, {created}::text AS created_text, " + attempts + " AS failed, " + failure + " AS failure"
-}
-
-// shownRow is a row that is shown.
-type shownRow struct {
-	row  *adapters.Row
-	more [][]byte // behind the columns of a look
-}
-
-func (r *shownRow) text(column int) string { return string(r.more[column]) }
-
-func (r *shownRow) attempts() int { return int(wire.Int32FromBinary(r.more[shownAttempts])) }
-
-// time is a column made by [wire.Instant].
-func (r *shownRow) time(column int) time.Time {
-	at, _ := wire.TimeFromBinary(r.more[column])
-	return at
-}
-
-// shown reads rows; id is the one that is looked for, if any. One that cannot be a key of the table is in no row.
-func (q *Queue) shown(ctx context.Context, t *queueTable, sql *queueSQL, text string, args []any, id string, each func(*shownRow)) error {
-	rows, err := q.pool.Query(ctx, text, append([]any{wire.RawResults}, args...)...)
-	if err == nil {
-		d := &wire.Decoder{MaxRow: sql.maxRow}
-		of := &queueTable{name: t.name, kind: t.kind, sql: *sql} // which no other statement changes
-		behind := lookExtra + len(sql.layout.Headers)
-		if sql.kind.attempts(sql) != "" {
-			behind++
-		}
-		for rows.Next() {
-			v := rows.RawValues()
-			r := shownRow{more: v[behind:]}
-			r.row = of.decode(d, of.group(textOrNull(r.more[shownGroup])), v)
-			if r.row.Err = nil; r.row.CreatedAt.IsZero() {
-				r.row.Position = 0
-			}
-			if id == "" || queue.Names(id, r.row.ID) {
-				each(&r)
-			}
-		}
-		rows.Close()
-		err = rows.Err()
-	}
-	if id != "" && pg.NoValue(err) {
-		return nil
-	}
-	return err
-}

@@ -306,10 +306,3 @@ func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 	}
 	return fresh, false, nil
 }
-
-// holdsRow reports whether we hold a row.
-func (q *Queue) holdsRow(t *queueTable, key string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return t.holds[key] != nil
-}

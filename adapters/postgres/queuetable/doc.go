@@ -3,7 +3,8 @@
 //
 // A claim is a short statement, and settling is done in batches, so other processors
 // can work on the same tables. groups.go says how a claim finds work; the
-// statements are built, without I/O, in sql.go and write_sql.go. A [Queue] remembers
+// statements are built, without I/O, in text.go, sql.go, write_sql.go, remember_sql.go and
+// indexes.go, which refer to nothing else of the package. A [Queue] remembers
 // its claims until they are settled.
 //
 // The package decides no order between groups, retries nothing and delivers nothing;

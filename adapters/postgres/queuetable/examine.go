@@ -69,7 +69,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 	f = append(f, q.examineIndexes(ctx, t))
 	f = append(f, q.examineDeadIndex(ctx, t)...)
 	f = append(f, pg.ExamineOwner(ctx, q.pool, t.sql.table)...)
-	if sound && t.sql.kind.marks() { // or the statements would not run
+	if sound && t.claims.marks() { // or the statements would not run
 		f = append(f, q.examineStuck(ctx, t))
 	}
 	return append(f, pg.ExamineUpkeep(ctx, q.pool, t.sql.table)...)
@@ -110,29 +110,6 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 	found := queue.Stuck{Subject: subject, Rows: "rows", Claimed: t.sql.layout.Columns.Claimed, Timeout: q.timeout, Overdue: rows - undated, More: rows == most,
 		Longest: time.Duration(longest * float64(time.Second)), Undated: undated}
 	return found.Finding()
-}
-
-// Waiting implements [adapters.OperatorQueue]. Which rows of a table are shown is not
-// defined: an order would cost more than it is worth.
-func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err error) {
-	for _, t := range q.tables {
-		sql, err := q.described(ctx, t)
-		if err == nil {
-			err = q.shown(ctx, t, &sql, sql.sample(), []any{most}, "", func(r *shownRow) {
-				r.row.Payload = nil
-				all = append(all, *r.row)
-			})
-		}
-		if err != nil {
-			return nil, queueError(t.name, "look at what waits", err)
-		}
-	}
-	return all, nil
-}
-
-// sample reads some rows that wait. Parameter: limit.
-func (q *queueSQL) sample() string {
-	return q.fill("SELECT " + q.shownColumns(false) + " FROM {t} t" + q.noted(false) + " WHERE {status} IN ({waiting}) LIMIT $1")
 }
 
 // examineDeadIndex reports that looking for dead rows reads the whole table.

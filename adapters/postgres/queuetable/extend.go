@@ -44,7 +44,7 @@ func (q *Queue) renew(ctx context.Context, claims []*adapters.Claim) (lost, late
 	}
 	q.mu.Unlock()
 	for t, e := range byTable {
-		gone, err := t.sql.kind.extend(ctx, q, e)
+		gone, err := t.claims.extend(ctx, q, e)
 		if err != nil {
 			return nil, nil, queueError(t.name, "extend claims", pg.Refused(err))
 		}
@@ -130,7 +130,7 @@ func (q *Queue) Recover(ctx context.Context) (int, error) {
 		err := q.describe(ctx, t)
 		if err == nil {
 			var recovered int
-			recovered, err = t.sql.kind.recover(ctx, q, t)
+			recovered, err = t.claims.recover(ctx, q, t)
 			n += recovered
 		}
 		if err != nil {
@@ -158,17 +158,6 @@ func (q *Queue) putBack(ctx context.Context, t *queueTable, text string, args ..
 	return n, rows.Err()
 }
 
-// keysOf are the rows of a table that we hold, as an array.
-func (q *Queue) keysOf(t *queueTable) string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var keys wire.Array
-	for key := range t.holds {
-		keys.Text(key)
-	}
-	return keys.String()
-}
-
 // Processing implements [adapters.OperatorQueue]. The table's time zone is
 // taken for that of the session, as everywhere.
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
@@ -176,7 +165,7 @@ func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing
 		if err := t.find(ctx, q.pool); err != nil {
 			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
-		if !t.sql.kind.marks() {
+		if !t.claims.marks() {
 			continue
 		}
 		var n int

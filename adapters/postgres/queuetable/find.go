@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queue"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -126,4 +129,100 @@ func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, e
 func (q *Queue) KeepsDue() bool {
 	l := q.tables[0].sql.layout
 	return l.Columns.NextAttempt != "" || l.Noted()
+}
+
+// Waiting implements [adapters.OperatorQueue]. Which rows of a table are shown is not
+// defined: an order would cost more than it is worth.
+func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err error) {
+	for _, t := range q.tables {
+		sql, err := q.described(ctx, t)
+		if err == nil {
+			err = q.shown(ctx, t, &sql, sql.sample(), []any{most}, "", func(r *shownRow) {
+				r.row.Payload = nil
+				all = append(all, *r.row)
+			})
+		}
+		if err != nil {
+			return nil, queueError(t.name, "look at what waits", err)
+		}
+	}
+	return all, nil
+}
+
+// sample reads some rows that wait. Parameter: limit.
+func (q *queueSQL) sample() string {
+	return q.fill("SELECT " + q.shownColumns(false) + " FROM {t} t" + q.noted(false) + " WHERE {status} IN ({waiting}) LIMIT $1")
+}
+
+// Operators are shown rows as a look reads them, with further columns behind those.
+
+// Columns of a row that is shown, behind those of a look.
+const (
+	shownGroup = iota
+	shownCreated
+	shownAttempts
+	shownError
+	shownMore // the first of a statement's own columns
+)
+
+// shownColumns are the columns of a row that is shown, a template. Without payload none is read, unless the type is in it.
+func (q *queueSQL) shownColumns(payload bool) string {
+	without, attempts, failure := "true", "0", "''"
+	if payload || q.layout.TypeInPayload {
+		without = "false"
+	}
+	if q.keeps(q.layout.Columns.Attempts) {
+		attempts = "coalesce({attempts}, 0)::int"
+	}
+	if q.keeps(q.layout.Columns.Error) {
+		failure = "left(coalesce({error}::text, ''), " + strconv.Itoa(queue.LongestError) + ")"
+	}
+	return "0 AS n, " + q.rowColumns("NULL::text", without, "0::float8", "NULL::tid") + ", " +
+		q.groupColumn() + " AS grp, {created}::text AS created_text, " + attempts + " AS failed, " + failure + " AS failure"
+}
+
+// shownRow is a row that is shown.
+type shownRow struct {
+	row  *adapters.Row
+	more [][]byte // behind the columns of a look
+}
+
+func (r *shownRow) text(column int) string { return string(r.more[column]) }
+
+func (r *shownRow) attempts() int { return int(wire.Int32FromBinary(r.more[shownAttempts])) }
+
+// time is a column made by [wire.Instant].
+func (r *shownRow) time(column int) time.Time {
+	at, _ := wire.TimeFromBinary(r.more[column])
+	return at
+}
+
+// shown reads rows; id is the one that is looked for, if any. One that cannot be a key of the table is in no row.
+func (q *Queue) shown(ctx context.Context, t *queueTable, sql *queueSQL, text string, args []any, id string, each func(*shownRow)) error {
+	rows, err := q.pool.Query(ctx, text, append([]any{wire.RawResults}, args...)...)
+	if err == nil {
+		d := &wire.Decoder{MaxRow: sql.maxRow}
+		of := &queueTable{name: t.name, kind: t.kind, sql: *sql} // which no other statement changes
+		behind := lookExtra + len(sql.layout.Headers)
+		if sql.kind.attempts(sql) != "" {
+			behind++
+		}
+		for rows.Next() {
+			v := rows.RawValues()
+			r := shownRow{more: v[behind:]}
+			r.row = of.decode(d, of.group(textOrNull(r.more[shownGroup])), v)
+			if r.row.Err = nil; r.row.CreatedAt.IsZero() {
+				r.row.Position = 0
+			}
+			if id == "" || queue.Names(id, r.row.ID) {
+				each(&r)
+			}
+		}
+		rows.Close()
+		err = rows.Err()
+	}
+	if id != "" && pg.NoValue(err) {
+		return nil
+	}
+	return err
 }

@@ -78,10 +78,11 @@ func (g *queueGroup) from() int64 {
 
 // queueTable is one table and what is known about it.
 type queueTable struct {
-	name string // as configured
-	kind string
-	sql  queueSQL       // its table is named with its schema after find
-	full pgx.Identifier // so is this
+	name   string // as configured
+	kind   string
+	sql    queueSQL       // its table is named with its schema after find
+	claims kind           // how it is known what is claimed
+	full   pgx.Identifier // so is this
 
 	location  pg.Location
 	described bool // the fields up to the next blank line have been found out
@@ -130,24 +131,6 @@ func (t *queueTable) Is(name string) bool { return t.name == name }
 // leftMost bounds left. The other groups are only read from further behind.
 const leftMost = 100_000
 
-// queueText are the statements, once the types are known.
-type queueText struct {
-	everything, held string // of a round, the first page and after the last
-	first, next      string
-	latest, later    string
-	look             string
-	take, takeAll    string // takeAll: without locking first
-	done             string
-	retry, dead, put string
-	deadBy           map[string]string // by what a row died of; others are dead
-	extend, recover  string
-	unclaim          string // puts back what a claim with a mark took
-	isDone, isDead   string // look for what a settle wrote
-	forgetNotes      string // of rows that were delivered; "": there are none
-	locked           string // waits for the ends of transactions that change rows
-	elsewhere        string // finds rows that other sessions have locked
-}
-
 // position is a row's position in the order of age.
 type position struct {
 	created int64
@@ -172,7 +155,7 @@ func newQueueTable(table Table, layout *Layout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	t := &queueTable{
-		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: newSQL(name.Sanitize(), layout),
+		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: newSQL(name.Sanitize(), layout), claims: kindOf(layout),
 		holds: map[string]*hold{}, held: map[string]int{},
 		known: map[string]*queueGroup{}, asleep: sleepers{groups: map[string]*sleeper{}}, readBefore: unknownSince, left: map[string]int64{}, unmatched: newUnmatched(),
 	}

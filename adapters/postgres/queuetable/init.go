@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
@@ -53,44 +52,6 @@ func (q *queueSQL) indexName(table pgx.Identifier, index string) string {
 		return name
 	}
 	return pg.DerivedName(table, suffix)
-}
-
-// wanted returns the indexes that keep claims cheap whatever is retained, and
-// under an old snapshot: the unfinished rows by group, and by age. An index of
-// all that is unfinished gets a new entry with each claim. So where there is another
-// one that finds what is being processed ([layout.Definition]), ours have just the rows that wait.
-func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
-	group := [3]string{"_outrider_group_idx", "{set_group}, {set_created}, {set_key}", "{unfinished}"}
-	age := [3]string{"_outrider_age_idx", "{set_created}, {set_key}", "{unfinished}"}
-	if q.layout.Definitions[layout.PostgreSQL].FindsHeld {
-		group[0], group[2] = "_outrider_waiting_idx", "{waiting}"
-		age[2] = "{waiting}"
-	}
-	wanted := [][3]string{group, age}
-	if q.layout.Columns.Group == "" {
-		wanted = wanted[1:]
-	}
-	steps := make([]pg.Step, len(wanted))
-	for i, w := range wanted {
-		steps[i] = q.index(name, w[0], w[1], "IN ("+w[2]+")")
-	}
-	return steps
-}
-
-// index is the step that makes an index of rows of some statuses.
-func (q *queueSQL) index(table pgx.Identifier, suffix, columns, statuses string) pg.Step {
-	name := pg.DerivedName(table, suffix)
-	return pg.Step{What: "index", Name: pg.Beside(table, name).Sanitize(), Create: q.fill(
-		"CREATE INDEX IF NOT EXISTS {index} ON {t} ("+columns+") WHERE {set_status} "+statuses, sqltext.Names{"index": pg.QuoteName(name)})}
-}
-
-// ours are all indexes that Outrider adds: those of claims, those of dead rows and, with retention, that of delivered ones.
-func (q *queueSQL) ours(name pgx.Identifier) []pg.Step {
-	steps := append(q.wanted(name), q.deadIndex(name))
-	if q.layout.OldIsDeleted {
-		steps = append(steps, q.oldIndex(name))
-	}
-	return steps
 }
 
 // wantedIndexes are the statements to create the indexes in a table that is
@@ -265,10 +226,4 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 		done = append(done, said...)
 	}
 	return done, nil
-}
-
-// deadIndex is the index that finds dead rows, and only these, so that it costs nothing
-// while nothing dies.
-func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
-	return q.index(name, "_outrider_dead_idx", "{set_created}, {set_key}", "IN ({dead})")
 }

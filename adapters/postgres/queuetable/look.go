@@ -136,7 +136,7 @@ func (s *tableClaim) look(ctx context.Context, visits []*visit) error {
 
 func (s *tableClaim) lookAt(ctx context.Context, visits []*visit) error {
 	seen := s.see(visits)
-	args := append(s.lookArgs(visits), s.table.sql.kind.args(s)...)
+	args := append(s.lookArgs(visits), s.table.claims.args(s)...)
 	rows, err := s.q.pool.Query(ctx, s.table.text.look, append(args, seen.budget)...)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (s *tableClaim) consider(v *visit, raw [][]byte) (end bool) {
 	at := position{created: wire.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
 	v.begun = min(v.begun, at.created)
 	if raw[lookHeld][0] != 0 {
-		if v.group.ordered() && s.table.sql.kind.theirs(s, v.group, at.key, raw[lookClaimed]) {
+		if v.group.ordered() && s.table.claims.theirs(s, v.group, at.key, raw[lookClaimed]) {
 			v.keep(at.created)
 			v.blocked = min(v.blocked, at.created)
 			v.group.again(blockedPause)
@@ -296,7 +296,7 @@ func (s *tableClaim) offer(v *visit, raw [][]byte, at position) (end bool) {
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
 		s.full, v.idle, v.rest = true, v.got == 0, true
 	default:
-		s.pick(picked{row, v, at.created, wire.TIDFromBinary(raw[lookTID]), s.table.sql.kind.failed(s, raw)})
+		s.pick(picked{row, v, at.created, wire.TIDFromBinary(raw[lookTID]), s.table.claims.failed(s, raw)})
 		return false
 	}
 	v.keep(at.created)

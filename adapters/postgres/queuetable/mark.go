@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/sqltext"
@@ -146,14 +144,6 @@ func (s *tableClaim) marks(rows pgx.Rows, err error) ([]mark, error) {
 	return out, rows.Err()
 }
 
-// hold turns a picked row into a claimed one. The caller has the queue's lock.
-func (s *tableClaim) hold(p picked, h *hold, attempts int) *adapters.Row {
-	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
-	p.row.Claim = &adapters.Claim{Table: s.table.name, Key: p.row.ID, Token: h.token, Attempts: attempts}
-	s.table.hold(p.row.ID, h)
-	return p.row
-}
-
 func (marking) unfinished(s *Statuses) []string { return append(s.Waiting(), s.Processing) }
 
 func (marking) held(q *queueSQL, members []string) (ranges []string) {
@@ -180,10 +170,6 @@ func (marking) complete(q *queueSQL, t *queueText) {
 }
 
 func (marking) prepare(context.Context, *Queue, *queueTable) error { return nil }
-
-func (marking) describe(context.Context, *Queue, *pgxpool.Conn, *queueTable, queueIndexes) error {
-	return nil
-}
 
 func (marking) args(*tableClaim) []any { return nil }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,24 +120,6 @@ type Queue struct {
 	guards sync.WaitGroup     // looks in the background
 }
 
-// lostClaim is a row that is not ours any more, and may be unfinished.
-type lostClaim struct {
-	table *queueTable
-	hold  *hold
-}
-
-// hold is a claim that has not been settled.
-type hold struct {
-	token   string
-	group   *queueGroup
-	created int64     // as PostgreSQL counts: microseconds since 2000
-	stamp   int64     // when the row was marked, as the row says; without claims, just a number
-	former  int64     // what stamp was before an extension whose outcome is unknown
-	at      time.Time // when stamp was now
-	term    uint64    // of the lane, without claims; see [adapters.ClaimRequest]
-	tried   bool      // a settle may have ended the claim: it failed, and its outcome is not known
-}
-
 var (
 	_ adapters.OperatorQueue = (*Queue)(nil)
 	_ adapters.Waker         = (*Queue)(nil)
@@ -244,71 +227,40 @@ func (q *Queue) table(name string) *queueTable {
 	return nil
 }
 
-// held returns the hold that a claim stands for; nil when it is lost. The
-// caller has the lock.
-func (q *Queue) held(c *adapters.Claim) *hold {
-	t := q.table(c.Table)
-	if t == nil {
-		return nil
-	}
-	h := t.holds[c.Key]
-	if h == nil || h.token != c.Token {
-		return nil
-	}
-	return h
+// queueSettings pins the plans of a queue's statements: all of them are index
+// scans and nested loops, whatever the statistics say, which are stale for a
+// table whose interesting part is nearly always empty. Row security must not
+// hide rows silently. The time zone is left alone: a timestamp without one
+// must come out as it does for the others on the table (docs/flowcatalyst.md).
+var queueSettings = `
+SET default_transaction_isolation = 'read committed';
+SET row_security = off;
+SET jit = off;
+SET plan_cache_mode = force_generic_plan;
+SET max_parallel_workers_per_gather = 0;
+SET ` + strings.Join(pinnedPlans, " = off;\nSET ") + ` = off;
+`
+
+// pinnedPlans are the ways of the planner that it turns off.
+var pinnedPlans = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "enable_hashjoin", "enable_mergejoin"}
+
+// errNotesElsewhere refuses a table that needs notes without a place for them.
+var errNotesElsewhere = errors.New("the table has no columns for attempts, the time of the next one and errors, so they are kept in the " +
+	"state store, in the transaction that settles a row: the state store must be in the table's database; remove state.url, or have it name that database")
+
+// Fence says where the epochs of lanes are that settling tables without claims asks for.
+type Fence struct {
+	// Here: the state store is in the database of the tables.
+	Here bool
+
+	// Schema of the state store's tables. Empty: that of the connection's search_path.
+	Schema string
 }
 
-// hold remembers the claim of a row. The caller has the queue's lock.
-func (t *queueTable) hold(key string, h *hold) {
-	t.forget(key)
-	t.holds[key] = h
-	t.held[h.group.id]++
-}
-
-// forget ends a hold. The caller has the queue's lock.
-func (t *queueTable) forget(key string) {
-	h := t.holds[key]
-	if h == nil {
-		return
+// of is a table of the state store.
+func (f Fence) of(table pgx.Identifier) pgx.Identifier {
+	if f.Schema == "" {
+		return table
 	}
-	delete(t.holds, key)
-	if t.held[h.group.id]--; t.held[h.group.id] == 0 {
-		delete(t.held, h.group.id)
-	}
-}
-
-// lose ends a hold whose row another process has taken or put back. The group is
-// to be looked at from that row on, or it could be passed over. The caller has the
-// lock.
-func (q *Queue) lose(t *queueTable, key string, h *hold) {
-	q.lost = append(q.lost, lostClaim{t, h})
-	if t.holds[key] == h { // and not another claim since
-		t.forget(key)
-	}
-}
-
-// findLost puts the groups of lost rows into the ring. The caller has
-// claiming.
-func (q *Queue) findLost() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, a := range q.lost {
-		a.table.enterFrom(a.hold.group, a.hold.created)
-	}
-	q.lost = nil
-}
-
-// ours reports whether a row that is marked as being processed is so by us.
-func (q *Queue) ours(t *queueTable, key string, stamp int64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	h := t.holds[key]
-	return h != nil && (h.stamp == stamp || h.former == stamp)
-}
-
-// heldIn counts the claimed rows of a group.
-func (q *Queue) heldIn(t *queueTable, g *queueGroup) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return t.held[g.id]
+	return pgx.Identifier{f.Schema, table[0]}
 }

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/internal/sqltext"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -24,23 +22,6 @@ import (
 
 // cursorTable is the state store's table with the epochs of lanes.
 var cursorTable = pgx.Identifier{"outrider_cursor"}
-
-// Fence says where the epochs of lanes are that settling tables without claims asks for.
-type Fence struct {
-	// Here: the state store is in the database of the tables.
-	Here bool
-
-	// Schema of the state store's tables. Empty: that of the connection's search_path.
-	Schema string
-}
-
-// of is a table of the state store.
-func (f Fence) of(table pgx.Identifier) pgx.Identifier {
-	if f.Schema == "" {
-		return table
-	}
-	return pgx.Identifier{f.Schema, table[0]}
-}
 
 // SkipRecent has claims of tables without a claim status pass over rows until they are so
 // old, from the next claim on: something else in the process delivers those from memory. 0, the default: none.
@@ -85,15 +66,6 @@ func (remembering) looked(q *queueSQL) (claimed, held, wait string) {
 
 func (remembering) complete(q *queueSQL, t *queueText) { t.extend = q.stillWaits() }
 
-// waitHere is for how many seconds a row is not to be taken, a template.
-func (q *queueSQL) waitHere() string {
-	recent := until("({created} + $7::text::float8 * interval '1 s')", q.types.created)
-	if q.keeps(q.layout.Columns.NextAttempt) {
-		recent = "greatest(" + until("{next_attempt}", q.types.due) + ", " + recent + ")"
-	}
-	return "coalesce(" + recent + ", 0)"
-}
-
 // attempts are the failed attempts of a row that was looked at.
 func (remembering) attempts(q *queueSQL) string {
 	if !q.keeps(q.layout.Columns.Attempts) {
@@ -121,7 +93,6 @@ func (remembering) take(_ context.Context, s *tableClaim) error {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	for _, p := range s.picked {
-		s.q.hot.found(p.row.ID)
 		s.q.tokens++
 		h := &hold{stamp: s.q.tokens, at: now, term: s.Terms[p.row.Slot]}
 		s.rows = append(s.rows, s.hold(p, h, p.attempts))
@@ -138,11 +109,6 @@ func (remembering) prepare(ctx context.Context, q *Queue, t *queueTable) error {
 		return fmt.Errorf("find the state store's table of notes: %w", err)
 	}
 	return nil
-}
-
-func (remembering) describe(ctx context.Context, q *Queue, conn *pgxpool.Conn, t *queueTable, indexes queueIndexes) error {
-	t.whole = true // nothing comes before what waits
-	return q.describeHot(ctx, conn, t, indexes)
 }
 
 // recover deletes notes that are not needed any more: no row is marked.
@@ -169,63 +135,6 @@ func (q *Queue) locate(ctx context.Context, t *queueTable, name pgx.Identifier, 
 	defer q.mu.Unlock()
 	*found, t.described = full.Sanitize(), false
 	return nil
-}
-
-// fenced are the lanes of a statement that have the epoch which its rows say, as the beginning of it, and the
-// condition that a row s is of one of them. Who takes a lane waits for the end of the transaction. Lanes are locked in the order
-// in which operators' commands lock them; see [settling.lockLanes].
-// Parameters, from number first on: arrays with the route, slot and epoch of each lane.
-func (q *queueSQL) fenced(first int) (with, join string) {
-	if q.lanes == "" {
-		return "", ""
-	}
-	return fmt.Sprintf(`WITH lanes AS MATERIALIZED (
-    SELECT l.n
-    FROM unnest($%d::text[], $%d::smallint[], $%d::bigint[]) WITH ORDINALITY AS l(route, slot, epoch, n)
-    JOIN %s c ON c.route = l.route AND c.slot = l.slot AND c.epoch = l.epoch
-    ORDER BY c.route, c.slot
-    FOR SHARE OF c
-)
-`, first, first+1, first+2, q.lanes), "\n    JOIN lanes ON lanes.n = r.lane"
-}
-
-// settle writes one outcome for many rows. Parameters, arrays with one entry per row:
-// key, attempts, the number of its lane and, for what is not done, error and in how many
-// seconds it is due; then those of the fence. It returns the numbers of the rows that were changed.
-func (remembering) settle(q *queueSQL, o settlement) string {
-	if q.notes != "" && !o.done {
-		return q.settleNoted(o)
-	}
-	with, rows := q.results(o)
-	write, from := q.writing(o)
-	return q.fill(with+write+"\n"+from+rows+`
-WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
-RETURNING s.n::int`, sqltext.Names{"this": o.this})
-}
-
-// results are the rows that a settle has, of lanes whose epochs are as they say, and the beginning of the statement; templates.
-func (q *queueSQL) results(o settlement) (with, rows string) {
-	arrays, columns, next := "", "", 4
-	if !o.done {
-		arrays, columns, next = ", $4::text[], $5::float8[]", ", error, wait", 6
-	}
-	with, join := q.fenced(next)
-	return with, fmt.Sprintf(` (
-    SELECT r.*
-    FROM unnest($1::{key_type}[], $2::int[], $3::int[]%s) WITH ORDINALITY AS r(key, attempts, lane%s, n)%s
-) s`, arrays, columns, join)
-}
-
-// stillWaits finds the rows that wait. Parameter: keys.
-func (q *queueSQL) stillWaits() string {
-	return q.fill(`SELECT s.n::int FROM unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n)
-JOIN {t} t ON {key} = s.key WHERE ({status} IN ({waiting})) IS TRUE`)
-}
-
-// settled finds rows by their keys, the parameter.
-func (remembering) settled(q *queueSQL, statuses string) string {
-	return q.fill(`SELECT s.n::int FROM unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n)
-LEFT JOIN {t} t ON {key} = s.key WHERE {key} IS NULL OR ({status} IN (` + statuses + `)) IS TRUE`)
 }
 
 // lanesOf are the lanes of the rows of one statement.
@@ -308,3 +217,53 @@ func (l *lanesOf) fence() *lanesOf {
 
 // args are the parameters of the fence.
 func (l *lanesOf) args() []any { return []any{l.routes.String(), l.slots.String(), l.epochs.String()} }
+
+// noteTable is the state store's table of notes.
+var noteTable = pgx.Identifier{"outrider_note"}
+
+// notePage is how many notes one Recover looks at.
+const notePage = 1000
+
+// findNotes looks up the table of notes, once. The caller has claiming.
+func (q *Queue) findNotes(ctx context.Context, t *queueTable) error {
+	if !t.sql.layout.Noted() || t.sql.notes != "" {
+		return nil
+	}
+	return q.locate(ctx, t, noteTable, &t.sql.notes)
+}
+
+// expireNotes deletes notes whose rows others have made final, deleted or sent again: a page of them in each call.
+func (q *Queue) expireNotes(ctx context.Context, t *queueTable) error {
+	if !t.sql.layout.Noted() {
+		return nil
+	}
+	if err := q.findNotes(ctx, t); err != nil {
+		return err
+	}
+	rows, err := q.pool.Query(ctx, t.sql.pageOfNotes(), t.notesFrom, notePage)
+	if err != nil {
+		return err
+	}
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if len(keys) > 0 {
+		if _, err := q.pool.Exec(ctx, t.sql.forgetNotes(), keys); err != nil {
+			return err
+		}
+	}
+	if t.notesFrom = ""; len(keys) == notePage {
+		t.notesFrom = keys[notePage-1]
+	}
+	return nil
+}
+
+// lookUpNotes is findNotes for operators' commands: a state store that was not made yet, or by an earlier version, has no notes.
+func (q *Queue) lookUpNotes(ctx context.Context, t *queueTable) error {
+	err := q.findNotes(ctx, t)
+	if pg.FailedWith(err, pg.UndefinedTable, pg.InvalidSchema) {
+		return nil
+	}
+	return err
+}

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // CheckRetention implements [adapters.OperatorQueue]. [Queue.Check] looks at the privileges.
@@ -96,9 +95,4 @@ func (q *queueSQL) countOld() string { return q.fill("SELECT count(*) FROM {t} t
 // oldest is the age of the oldest delivered row in seconds.
 func (q *queueSQL) oldest() string {
 	return q.fill("SELECT -" + until("{created}", q.types.created) + " FROM {t} t WHERE {status} = {is_done} ORDER BY {created}, {key} LIMIT 1")
-}
-
-// oldIndex is the index that finds delivered rows by age.
-func (q *queueSQL) oldIndex(name pgx.Identifier) pg.Step {
-	return q.index(name, "_outrider_done_idx", "{set_created}, {set_key}", "= {is_done}")
 }

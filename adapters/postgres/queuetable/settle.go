@@ -96,7 +96,7 @@ type settling struct {
 func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
-	e := queue.EffectOf(layout, t.sql.kind.marks(), r)
+	e := queue.EffectOf(layout, t.claims.marks(), r)
 	e.Error = shorten.Storable(e.Error, t.highest)
 	text := ""
 	switch e.Change {
@@ -128,7 +128,7 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 // outcome.
 func newSettleRows(of settlePart, most int, change queue.Change) *settleRows {
 	return &settleRows{
-		settlePart: of, back: !change.Ends(), done: change == queue.Done, owners: of.table.sql.kind.owners(of.table),
+		settlePart: of, back: !change.Ends(), done: change == queue.Done, owners: of.table.claims.owners(of.table),
 		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
 		keys: wire.NewArray(most, keyBytes), at: wire.NewArray(most, numberBytes), attempts: wire.NewArray(most, numberBytes),
 	}
@@ -250,5 +250,68 @@ func markSettled(mark func(int)) func(pgx.Rows) error {
 			mark(int(n) - 1)
 		}
 		return rows.Err()
+	}
+}
+
+// confirm finds out what an earlier settle wrote whose answer was lost: its rows
+// are no longer claimed. Delivered and dead rows are looked up; rows that went
+// back and are another process's by now count as gone back.
+func (s *settling) confirm(ctx context.Context) error {
+	batch := &pgx.Batch{}
+	n := 0
+	s.q.mu.Lock()
+	for _, rows := range s.order {
+		t := rows.table
+		asked := settleRows{done: true, owners: t.claims.owners(t)}
+		var at []int
+		for j, r := range rows.results {
+			switch {
+			case rows.settled[j] || !rows.holds[j].tried:
+			case rows.back:
+				rows.settled[j] = true
+				n++
+			default:
+				at = append(at, j)
+				asked.add(r, rows.holds[j], queue.Effect{})
+			}
+		}
+		if len(at) == 0 {
+			continue
+		}
+		text := t.text.isDead
+		if rows.done {
+			text = t.text.isDone
+		}
+		batch.Queue(text, asked.owners.asking(&asked, s.q.timeout)...).Query(markSettled(func(k int) { rows.settled[at[k]] = true; n++ }))
+	}
+	s.q.mu.Unlock()
+	if batch.Len() > 0 {
+		if err := s.q.pool.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+	}
+	if n > 0 {
+		s.q.log.InfoContext(ctx, "results had been written to the queue's table although the answer was lost", "rows", n)
+	}
+	return nil
+}
+
+// tried notes that the results may have been written.
+func (s *settling) tried() {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for _, rows := range s.order {
+		for _, h := range rows.holds {
+			h.tried = true
+		}
+	}
+}
+
+// endNotes adds the statements that delete the notes of rows that were delivered. A row that has not failed has none.
+func (s *settling) endNotes(batch *pgx.Batch) {
+	for _, rows := range s.order {
+		if rows.forgetNotes != "" {
+			batch.Queue(rows.forgetNotes, rows.noted.String())
+		}
 	}
 }

@@ -14,32 +14,15 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
-// queueSettings pins the plans of a queue's statements: all of them are index
-// scans and nested loops, whatever the statistics say, which are stale for a
-// table whose interesting part is nearly always empty. Row security must not
-// hide rows silently. The time zone is left alone: a timestamp without one
-// must come out as it does for the others on the table (docs/flowcatalyst.md).
-var queueSettings = `
-SET default_transaction_isolation = 'read committed';
-SET row_security = off;
-SET jit = off;
-SET plan_cache_mode = force_generic_plan;
-SET max_parallel_workers_per_gather = 0;
-SET ` + strings.Join(pinnedPlans, " = off;\nSET ") + ` = off;
-`
-
-// pinnedPlans are the ways of the planner that it turns off.
-var pinnedPlans = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "enable_hashjoin", "enable_mergejoin"}
-
 // queueSQL builds the statements for one table. It does no I/O; what it needs
 // to know of the server are the types of some columns.
 type queueSQL struct {
 	table  string // quoted
 	layout *Layout
-	kind   kind
+	kind   kindText
 	types  queueTypes
 	lanes  string // quoted table with the epochs of lanes; "": settling does not ask for them
-	notes  string // quoted table with notes; "": there are none, see notes.go
+	notes  string // quoted table with notes; "": there are none, see remember_sql.go
 	maxRow int64  // bytes of payload that are read; 0: [adapters.DefaultMaxRow]
 	long   bool   // groups can be too long for an index of the column
 	short  bool   // groups are as the index has them that is made for long ones

@@ -22,7 +22,7 @@ var errLost = errors.New("claims are lost")
 // an owner that was frozen would deliver what another one has delivered.
 func (q *Queue) Database() string {
 	for _, t := range q.tables {
-		if !t.sql.kind.marks() && !q.fence.Here {
+		if !t.claims.marks() && !q.fence.Here {
 			return ""
 		}
 	}
@@ -121,9 +121,6 @@ func (s *settling) written(ctx context.Context) (bool, error) {
 // A session may lock rows of a table and not let go, as a forgotten transaction does. Nothing here waits for it: what a settle has locked, rows of
 // many groups and lanes that the next owner wants, would be locked for as long, also after this process was killed. Claims skip such
 // rows. A settle gives up after a moment, and is done without them.
-
-// briefLocks bounds the waits of a transaction. SET LOCAL would warn in a batch.
-const briefLocks = "SELECT pg_catalog.set_config('lock_timeout', '20ms', true)"
 
 // locked are the claims of rows that other sessions have locked. In a transaction the other rows are locked by it.
 func (s *settling) locked(ctx context.Context, in pg.Querier) (map[*adapters.Claim]bool, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/outriderhq/outrider/adapters/internal/queue"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -101,58 +100,4 @@ func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 			"table", t.name, "rows", n)
 	}
 	return nil
-}
-
-// confirm finds out what an earlier settle wrote whose answer was lost: its rows
-// are no longer claimed. Delivered and dead rows are looked up; rows that went
-// back and are another process's by now count as gone back.
-func (s *settling) confirm(ctx context.Context) error {
-	batch := &pgx.Batch{}
-	n := 0
-	s.q.mu.Lock()
-	for _, rows := range s.order {
-		t := rows.table
-		asked := settleRows{done: true, owners: t.sql.kind.owners(t)}
-		var at []int
-		for j, r := range rows.results {
-			switch {
-			case rows.settled[j] || !rows.holds[j].tried:
-			case rows.back:
-				rows.settled[j] = true
-				n++
-			default:
-				at = append(at, j)
-				asked.add(r, rows.holds[j], queue.Effect{})
-			}
-		}
-		if len(at) == 0 {
-			continue
-		}
-		text := t.text.isDead
-		if rows.done {
-			text = t.text.isDone
-		}
-		batch.Queue(text, asked.owners.asking(&asked, s.q.timeout)...).Query(markSettled(func(k int) { rows.settled[at[k]] = true; n++ }))
-	}
-	s.q.mu.Unlock()
-	if batch.Len() > 0 {
-		if err := s.q.pool.SendBatch(ctx, batch).Close(); err != nil {
-			return err
-		}
-	}
-	if n > 0 {
-		s.q.log.InfoContext(ctx, "results had been written to the queue's table although the answer was lost", "rows", n)
-	}
-	return nil
-}
-
-// tried notes that the results may have been written.
-func (s *settling) tried() {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	for _, rows := range s.order {
-		for _, h := range rows.holds {
-			h.tried = true
-		}
-	}
 }

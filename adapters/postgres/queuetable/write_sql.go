@@ -1,8 +1,10 @@
 package queuetable
 
 import (
+	"fmt"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -263,3 +265,27 @@ func (q *queueSQL) dueValue() string {
 	}
 	return "greatest((" + dueAt + ")::timestamp, localtimestamp + s.wait * interval '1 second')"
 }
+
+// group is the group of a row of a table. It may be made of several columns, and is cut in the index where it can be too long for one.
+func (q *queueSQL) group(table string) string {
+	group := table + pg.QuoteName(q.layout.Columns.Group)
+	if q.layout.GroupByType {
+		group = fmt.Sprintf("(coalesce(%s%s::text || ':', '') || %s::text)", table, pg.QuoteName(q.layout.Columns.AggregateType), group)
+	}
+	if q.short {
+		return fmt.Sprintf("(CASE WHEN octet_length(%[1]s) > %[2]d THEN rpad(substr(%[1]s, 1, %[3]d), %[4]d, '.') ELSE %[1]s END)", group,
+			adapters.MaxRowNameBytes, shortGroup, adapters.MaxRowNameBytes+shortGroup)
+	}
+	return group
+}
+
+// groupName is the name of a group, a template. Equal values have one name: 1.5 and 1.50 are the same group.
+func (q *queueSQL) groupName(value string) string {
+	if q.types.group == "numeric" {
+		value = "trim_scale(" + value + ")"
+	}
+	return value + "::text"
+}
+
+// briefLocks bounds the waits of a transaction. SET LOCAL would warn in a batch.
+const briefLocks = "SELECT pg_catalog.set_config('lock_timeout', '20ms', true)"

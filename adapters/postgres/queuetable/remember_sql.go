@@ -1,13 +1,9 @@
 package queuetable
 
 import (
-	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5"
+	"fmt"
 
 	"github.com/outriderhq/outrider/adapters/internal/sqltext"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // Notes are what a table has no columns for: the failed attempts of a row, when it is due again, the
@@ -15,24 +11,6 @@ import (
 // delivered. A settle writes them in its own transaction, under the fence; a look reads them with the rows. Only
 // tables without a column for attempts have notes, and only their statements know of them. See docs/design.md, "Notes beside
 // tables".
-
-// noteTable is the state store's table of notes.
-var noteTable = pgx.Identifier{"outrider_note"}
-
-// notePage is how many notes one Recover looks at.
-const notePage = 1000
-
-// errNotesElsewhere refuses a table that needs notes without a place for them.
-var errNotesElsewhere = errors.New("the table has no columns for attempts, the time of the next one and errors, so they are kept in the " +
-	"state store, in the transaction that settles a row: the state store must be in the table's database; remove state.url, or have it name that database")
-
-// findNotes looks up the table of notes, once. The caller has claiming.
-func (q *Queue) findNotes(ctx context.Context, t *queueTable) error {
-	if !t.sql.layout.Noted() || t.sql.notes != "" {
-		return nil
-	}
-	return q.locate(ctx, t, noteTable, &t.sql.notes)
-}
 
 // noted is the join of a row with its note, a template: that of a row that waits or (dead) of one that was given up.
 func (q *queueSQL) noted(dead bool) string {
@@ -113,47 +91,68 @@ func (q *queueSQL) pageOfNotes() string {
 	return q.fill("SELECT n.key FROM {notes} n WHERE n.queue = {queue} AND n.key > $1 ORDER BY n.key LIMIT $2")
 }
 
-// endNotes adds the statements that delete the notes of rows that were delivered. A row that has not failed has none.
-func (s *settling) endNotes(batch *pgx.Batch) {
-	for _, rows := range s.order {
-		if rows.forgetNotes != "" {
-			batch.Queue(rows.forgetNotes, rows.noted.String())
-		}
+// fenced are the lanes of a statement that have the epoch which its rows say, as the beginning of it, and the
+// condition that a row s is of one of them. Who takes a lane waits for the end of the transaction. Lanes are locked in the order
+// in which operators' commands lock them; see [settling.lockLanes].
+// Parameters, from number first on: arrays with the route, slot and epoch of each lane.
+func (q *queueSQL) fenced(first int) (with, join string) {
+	if q.lanes == "" {
+		return "", ""
 	}
+	return fmt.Sprintf(`WITH lanes AS MATERIALIZED (
+    SELECT l.n
+    FROM unnest($%d::text[], $%d::smallint[], $%d::bigint[]) WITH ORDINALITY AS l(route, slot, epoch, n)
+    JOIN %s c ON c.route = l.route AND c.slot = l.slot AND c.epoch = l.epoch
+    ORDER BY c.route, c.slot
+    FOR SHARE OF c
+)
+`, first, first+1, first+2, q.lanes), "\n    JOIN lanes ON lanes.n = r.lane"
 }
 
-// expireNotes deletes notes whose rows others have made final, deleted or sent again: a page of them in each call.
-func (q *Queue) expireNotes(ctx context.Context, t *queueTable) error {
-	if !t.sql.layout.Noted() {
-		return nil
+// settle writes one outcome for many rows. Parameters, arrays with one entry per row:
+// key, attempts, the number of its lane and, for what is not done, error and in how many
+// seconds it is due; then those of the fence. It returns the numbers of the rows that were changed.
+func (remembering) settle(q *queueSQL, o settlement) string {
+	if q.notes != "" && !o.done {
+		return q.settleNoted(o)
 	}
-	if err := q.findNotes(ctx, t); err != nil {
-		return err
-	}
-	rows, err := q.pool.Query(ctx, t.sql.pageOfNotes(), t.notesFrom, notePage)
-	if err != nil {
-		return err
-	}
-	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	if len(keys) > 0 {
-		if _, err := q.pool.Exec(ctx, t.sql.forgetNotes(), keys); err != nil {
-			return err
-		}
-	}
-	if t.notesFrom = ""; len(keys) == notePage {
-		t.notesFrom = keys[notePage-1]
-	}
-	return nil
+	with, rows := q.results(o)
+	write, from := q.writing(o)
+	return q.fill(with+write+"\n"+from+rows+`
+WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
+RETURNING s.n::int`, sqltext.Names{"this": o.this})
 }
 
-// lookUpNotes is findNotes for operators' commands: a state store that was not made yet, or by an earlier version, has no notes.
-func (q *Queue) lookUpNotes(ctx context.Context, t *queueTable) error {
-	err := q.findNotes(ctx, t)
-	if pg.FailedWith(err, pg.UndefinedTable, pg.InvalidSchema) {
-		return nil
+// results are the rows that a settle has, of lanes whose epochs are as they say, and the beginning of the statement; templates.
+func (q *queueSQL) results(o settlement) (with, rows string) {
+	arrays, columns, next := "", "", 4
+	if !o.done {
+		arrays, columns, next = ", $4::text[], $5::float8[]", ", error, wait", 6
 	}
-	return err
+	with, join := q.fenced(next)
+	return with, fmt.Sprintf(` (
+    SELECT r.*
+    FROM unnest($1::{key_type}[], $2::int[], $3::int[]%s) WITH ORDINALITY AS r(key, attempts, lane%s, n)%s
+) s`, arrays, columns, join)
+}
+
+// stillWaits finds the rows that wait. Parameter: keys.
+func (q *queueSQL) stillWaits() string {
+	return q.fill(`SELECT s.n::int FROM unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n)
+JOIN {t} t ON {key} = s.key WHERE ({status} IN ({waiting})) IS TRUE`)
+}
+
+// settled finds rows by their keys, the parameter.
+func (remembering) settled(q *queueSQL, statuses string) string {
+	return q.fill(`SELECT s.n::int FROM unnest($1::{key_type}[]) WITH ORDINALITY AS s(key, n)
+LEFT JOIN {t} t ON {key} = s.key WHERE {key} IS NULL OR ({status} IN (` + statuses + `)) IS TRUE`)
+}
+
+// waitHere is for how many seconds a row is not to be taken, a template.
+func (q *queueSQL) waitHere() string {
+	recent := until("({created} + $7::text::float8 * interval '1 s')", q.types.created)
+	if q.keeps(q.layout.Columns.NextAttempt) {
+		recent = "greatest(" + until("{next_attempt}", q.types.due) + ", " + recent + ")"
+	}
+	return "coalesce(" + recent + ", 0)"
 }

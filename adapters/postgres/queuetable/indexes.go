@@ -1,83 +1,18 @@
 package queuetable
 
 import (
-	"context"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqltext"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
-
-// describe finds out once what a table's statements depend on: types, and
-// the indexes that are there. The caller has claiming.
-func (q *Queue) describe(ctx context.Context, t *queueTable) error {
-	if t.described {
-		return nil
-	}
-	if err := t.find(ctx, q.pool); err != nil {
-		return err
-	}
-	conn, err := q.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	columns, err := pg.TableColumns(ctx, conn, t.sql.table)
-	if err != nil {
-		return err
-	}
-	if err := q.checkColumns(columns, t); err != nil {
-		return err
-	}
-	c := &t.sql.layout.Columns
-	t.sql.types = queueTypes{
-		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
-		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain, due: columns[c.NextAttempt].Plain, failure: columns[c.Error].Cut,
-	}
-	indexes, err := t.indexes(ctx, conn)
-	if err != nil {
-		return err
-	}
-	if t.sql.short = indexes.short; t.sql.short || t.sql.layout.GroupByType {
-		t.sql.types.group = "text"
-	}
-	if t.aged = indexes.aged; !t.aged {
-		t.newest, t.latest = position{}, position{} // read by age from the beginning should an index come
-		t.unmatched.round++
-		t.wakeChanged() // nothing would notice that their first rows change
-	}
-	t.whole, t.heldAged = indexes.whole, indexes.heldAged
-	if err := t.sql.kind.describe(ctx, q, conn, t, indexes); err != nil {
-		return err
-	}
-	text := t.sql.text(indexes)
-	q.mu.Lock() // settling reads them
-	t.text, t.highest = text, pg.Highest(conn.Conn())
-	q.mu.Unlock()
-	t.described = true
-	return nil
-}
-
-// text builds the statements.
-func (q *queueSQL) text(indexes queueIndexes) queueText {
-	text := queueText{
-		everything: q.everything(indexes.heldAged),
-		first:      q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
-		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
-		look:  q.look(indexes),
-		done:  q.kind.settle(q, settlement{status: "{is_done}", done: true}),
-		retry: q.kind.settle(q, settlement{status: "{is_retrying}", withError: !q.layout.ErrorWhenDead}),
-		dead:  q.kind.settle(q, settlement{status: "{is_dead}", withError: true, dead: true}), deadBy: q.deadBy(),
-		put:    q.kind.settle(q, settlement{status: q.waitingAgain()}),
-		isDone: q.kind.settled(q, "{is_done}"), isDead: q.kind.settled(q, "{dead}"),
-		locked: q.locked(), elsewhere: q.elsewhere(), forgetNotes: q.forgetNotes(),
-	}
-	q.kind.complete(q, &text)
-	return text
-}
 
 // queueIndexes says which orders the indexes of a table have.
 type queueIndexes struct {
@@ -91,27 +26,6 @@ type queueIndexes struct {
 	keyed   bool // what waits in a group, by (created, key)
 	waiting bool // what waits in a group, by created
 	held    bool // what is being processed in a group, by created
-}
-
-func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, error) {
-	all, err := pg.TableIndexes(ctx, q, t.sql.table)
-	if err != nil {
-		return queueIndexes{}, err
-	}
-	var found queueIndexes
-	for _, short := range []bool{false, true} {
-		sql := t.sql
-		sql.short = short
-		of := queueIndexes{short: short}
-		for _, index := range all {
-			of.add(&sql, queueIndex{index})
-		}
-		if !short || of.whole && !found.whole {
-			found = of
-		}
-	}
-	found.aged = found.heldAged || found.waitingAged && found.listed
-	return found, nil
 }
 
 // queueIndex is an index of a queue table.
@@ -176,5 +90,66 @@ func (i queueIndex) covers(layout *Layout, statuses ...string) bool {
 	return !strings.Contains(rest, pg.Literal(layout.Statuses.Done))
 }
 
-// timeTypes are what times may be.
-var timeTypes = []uint32{pgtype.TimestampOID, pgtype.TimestamptzOID}
+// wanted returns the indexes that keep claims cheap whatever is retained, and
+// under an old snapshot: the unfinished rows by group, and by age. An index of
+// all that is unfinished gets a new entry with each claim. So where there is another
+// one that finds what is being processed ([layout.Definition]), ours have just the rows that wait.
+func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
+	group := [3]string{"_outrider_group_idx", "{set_group}, {set_created}, {set_key}", "{unfinished}"}
+	age := [3]string{"_outrider_age_idx", "{set_created}, {set_key}", "{unfinished}"}
+	if q.layout.Definitions[layout.PostgreSQL].FindsHeld {
+		group[0], group[2] = "_outrider_waiting_idx", "{waiting}"
+		age[2] = "{waiting}"
+	}
+	wanted := [][3]string{group, age}
+	if q.layout.Columns.Group == "" {
+		wanted = wanted[1:]
+	}
+	steps := make([]pg.Step, len(wanted))
+	for i, w := range wanted {
+		steps[i] = q.index(name, w[0], w[1], "IN ("+w[2]+")")
+	}
+	return steps
+}
+
+// index is the step that makes an index of rows of some statuses.
+func (q *queueSQL) index(table pgx.Identifier, suffix, columns, statuses string) pg.Step {
+	name := pg.DerivedName(table, suffix)
+	return pg.Step{What: "index", Name: pg.Beside(table, name).Sanitize(), Create: q.fill(
+		"CREATE INDEX IF NOT EXISTS {index} ON {t} ("+columns+") WHERE {set_status} "+statuses, sqltext.Names{"index": pg.QuoteName(name)})}
+}
+
+// ours are all indexes that Outrider adds: those of claims, those of dead rows and, with retention, that of delivered ones.
+func (q *queueSQL) ours(name pgx.Identifier) []pg.Step {
+	steps := append(q.wanted(name), q.deadIndex(name))
+	if q.layout.OldIsDeleted {
+		steps = append(steps, q.oldIndex(name))
+	}
+	return steps
+}
+
+// deadIndex is the index that finds dead rows, and only these, so that it costs nothing
+// while nothing dies.
+func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
+	return q.index(name, "_outrider_dead_idx", "{set_created}, {set_key}", "IN ({dead})")
+}
+
+// oldIndex is the index that finds delivered rows by age.
+func (q *queueSQL) oldIndex(name pgx.Identifier) pg.Step {
+	return q.index(name, "_outrider_done_idx", "{set_created}, {set_key}", "= {is_done}")
+}
+
+// shortGroup is how many characters are in an index of a group whose name is too long for a message. Those that begin alike are one group there;
+// they stay too long, and so their rows are dead. An index takes 2.7 KB of a row, and refuses rows with more.
+const shortGroup = adapters.MaxRowNameBytes / 4
+
+// unbounded reports whether the group can be too long for an index of it. A layout with an index of its own by group needs the column as it is.
+func (q *queueSQL) unbounded(columns map[string]pg.TableColumn) bool {
+	group := columns[q.layout.Columns.Group]
+	_, size, _ := strings.Cut(group.Type, "(")
+	n, err := strconv.Atoi(strings.TrimSuffix(size, ")"))
+	return slices.Contains(textTypes, group.OID) && (err != nil || n > shortGroup) && !q.layout.Definitions[layout.PostgreSQL].FindsHeld
+}
+
+// textTypes are those of text.
+var textTypes = []uint32{pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID}
