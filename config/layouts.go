@@ -25,6 +25,7 @@ func hasLock(p *layout.Preset) bool       { return p.Defaults.Lock != 0 }
 func hasProgress(p *layout.Preset) bool   { return p.Log != nil && p.Log.Progress != "" }
 func inMongoDB(p *layout.Preset) bool     { return p.Queue != nil && p.Queue.Fields != nil }
 func hasHotPath(p *layout.Preset) bool    { return p.Hot }
+func captured(p *layout.Preset) bool      { return p.Log != nil && p.Log.Captured }
 func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
 
 // namesWith are the names of the presets that meet a condition.
@@ -52,7 +53,7 @@ var presetWords = func() *strings.Replacer {
 		"{layouts with statistics}", list(hasStatistics),
 		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder),
 		"{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath),
-		"{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),
+		"{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{captured layouts}", list(captured), "{queue layouts}", list(isQueue),
 	}
 	for _, p := range layout.All() {
 		if p.Queue == nil {

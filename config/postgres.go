@@ -16,7 +16,8 @@ type Postgres struct {
 	Client   string       `yaml:"client" enum:"outrider|watermill" default:"outrider" doc:"With layout watermill: reader of the table. watermill is the stock Subscriber of watermill-sql, with its consumer group and its table of offsets: one message at a time, and none while an older transaction runs (docs/migrate/watermill.md)."`
 	Group    string       `yaml:"consumer_group" doc:"With layout watermill: consumer group of watermill-sql's Subscriber, for client: watermill and start: offsets. Default: the empty one, as in watermill-sql."`
 	Offsets  Table        `yaml:"offsets_table" doc:"With layout watermill: table of watermill-sql's offsets. Default: watermill_offsets_TOPIC, beside the table."`
-	Columns  Columns      `yaml:"columns" doc:"With layout custom: columns of the table."`
+	Columns  Columns      `yaml:"columns" doc:"With layout custom: columns of the table. With layout {captured layouts}: those that have other names than the original's, and further ones such as tenant."`
+	Headers  []HeaderFrom `yaml:"header_columns" doc:"With layout {captured layouts}: columns that travel as headers, where they are not NULL (fields with placement header)."`
 	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {layouts with headers} or custom: keys of the metadata (headers) with values that have no column."`
 
 	Progress Table `yaml:"progress_table" doc:"With layout {layouts with progress}: name of the original's table with the progress of its publishers, for routes with progress. Default: that of the original."`

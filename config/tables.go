@@ -52,6 +52,12 @@ type Columns struct {
 	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, in the same types. Needed to start a route at a time, and for the age of messages."`
 }
 
+// HeaderFrom is a column that travels as a header.
+type HeaderFrom struct {
+	Column Column `yaml:"column" required:"true" doc:"Name of the column; any type."`
+	Header string `yaml:"header" doc:"Name of the header. Default: that of the column."`
+}
+
 // MetadataKeys names keys of a row's headers, which Watermill calls metadata.
 type MetadataKeys struct {
 	Type          string `yaml:"type" doc:"Key of the event type. Without it: outrider_type, then the topic."`
@@ -78,13 +84,18 @@ func (p *Postgres) checkLayout(c *form.Checker, at form.Location) {
 	} else if !at.Has("progress_table") {
 		p.Progress = Table(preset.Log.Progress)
 	}
+	if preset := p.Preset(); preset == nil || !captured(preset) {
+		onlyIn(c, at, layoutsWith(captured), "header_columns")
+	}
 	switch preset := p.Preset(); {
 	case p.Layout == own:
 		onlyIn(c, at, layoutsWith(hasTopic), "topic")
 		onlyIn(c, at, "layout: custom", "columns")
 		onlyIn(c, at, layoutsWith(hasHeaders)+" or custom", "metadata")
 	case preset != nil && preset.Log != nil:
-		onlyIn(c, at, "layout: custom", "columns")
+		if !captured(preset) {
+			onlyIn(c, at, "layout: custom", "columns")
+		}
 		if preset.Log.Columns.Headers == "" {
 			onlyIn(c, at, layoutsWith(hasHeaders)+" or custom", "metadata")
 		}

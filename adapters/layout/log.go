@@ -28,6 +28,13 @@ type Log struct {
 
 	// NullPayload: NULL is an empty payload. Otherwise such a row is dead.
 	NullPayload bool
+
+	// Captured: the source system reads the database's log instead of the table. So
+	//   - the table has no position and no transaction: `outrider init` adds both columns, and rows from before are not read;
+	//   - the application may delete rows at once, which `outrider doctor` reports;
+	//   - columns can have other names, and further columns travel as headers, with the values that Kafka Connect writes;
+	//   - NULL is no payload, in contrast to an empty one.
+	Captured bool
 }
 
 // LogColumns says in which column of an append-only table what is found. A value is the name of

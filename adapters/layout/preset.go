@@ -64,7 +64,7 @@ type Retry struct {
 // All returns the presets, in the order in which people read them. A new one is a file of
 // this package and a line here.
 func All() []*Preset {
-	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra(), YantraV2(), Crablet(), CrabletV2()}
+	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra(), YantraV2(), Crablet(), CrabletV2(), Debezium()}
 }
 
 // found are the presets that [Find] returns: it is called for each route again and again.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -19,8 +20,13 @@ import (
 // to connect to it.
 func (t postgresTable) logTable() logtable.Config {
 	c := t.Columns
+	var headers []layout.Header
+	for _, h := range t.Headers {
+		headers = append(headers, layout.Header{Name: cmp.Or(h.Header, string(h.Column)), Column: string(h.Column)})
+	}
 	return logtable.Config{
-		Layout: logtable.Layout(t.Layout), Table: string(t.Table), Topic: t.Topic,
+		Headers: headers,
+		Layout:  logtable.Layout(t.Layout), Table: string(t.Table), Topic: t.Topic,
 		Offsets: string(t.Offsets), Group: t.Group,
 		Metadata: logtable.Metadata(t.Metadata),
 		Columns: logtable.Columns{

@@ -1,7 +1,9 @@
 package logtable
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -21,11 +23,9 @@ func newAnchoredLog(t *testing.T, name string, change func(*Config)) *anchoredLo
 	e := &anchoredLog{logEnv: newLogEnv(t, name)}
 	change(&e.cfg)
 	e.log = e.open()
-	e.table, e.column = "watermill_orders", `"offset"`
-	if name == "custom" {
-		e.table, e.column = e.cfg.Table, `"No"`
-	}
-	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT pg_get_serial_sequence($1, $2)", e.table, map[bool]string{true: "No", false: "offset"}[name == "custom"]).Scan(&e.sequence))
+	column := map[string]string{"watermill": "offset", "custom": "No", "debezium": "outrider_position"}[name]
+	e.table, e.column = cmp.Or(e.cfg.Table, "watermill_orders"), strconv.Quote(column)
+	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT pg_get_serial_sequence($1, $2)", e.table, column).Scan(&e.sequence))
 	for i := range 10 {
 		e.publish(fmt.Sprint("g", i), fmt.Sprint("first ", i))
 	}

@@ -156,5 +156,8 @@ func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 		return append(f, pg.ExamineOpen(ctx, pool)...)
 	}
 	f = append(f, pg.ExamineOwner(ctx, pool, s.base.Quoted)...)
+	if s.mapping.captured() {
+		f = append(f, s.examineDeletes(ctx)...)
+	}
 	return append(f, pg.ExamineSurroundings(ctx, pool, s.base.Quoted)...)
 }

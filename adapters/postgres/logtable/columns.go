@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -68,15 +69,16 @@ type mapping struct {
 	layout    Layout
 	preset    *layout.Log // nil: LayoutCustom
 	table     pgx.Identifier
-	columns   [roles]string  // names; "" where there is none
-	constants [roles]string  // what "=text" says
-	keys      [roles]string  // of the headers, in addition to Outrider's own
-	typ       string         // of rows that say none
-	offsets   pgx.Identifier // watermill-sql's table of offsets; nil: the one in the schema of the table
-	group     string         // consumer group in it
-	array     atomic.Bool    // the column of tags is an array; found out when connecting
-	json      atomic.Bool    // the payload's column is json or jsonb; found out when connecting
-	maxRow    int64          // bytes of payload that are read
+	columns   [roles]string   // names; "" where there is none
+	extra     []layout.Header // further columns that travel as headers
+	constants [roles]string   // what "=text" says
+	keys      [roles]string   // of the headers, in addition to Outrider's own
+	typ       string          // of rows that say none
+	offsets   pgx.Identifier  // watermill-sql's table of offsets; nil: the one in the schema of the table
+	group     string          // consumer group in it
+	array     atomic.Bool     // the column of tags is an array; found out when connecting
+	json      atomic.Bool     // the payload's column is json or jsonb; found out when connecting
+	maxRow    int64           // bytes of payload that are read
 }
 
 // newMapping checks what can be checked without the table.
@@ -85,14 +87,14 @@ func newMapping(cfg *Config) (*mapping, error) {
 	if p := layout.Find(string(cfg.Layout)); p != nil {
 		m.preset = p.Log
 	}
-	columns := cfg.Columns
+	var preset Columns
 	switch {
 	case m.preset == nil && cfg.Layout != LayoutCustom:
 		return nil, fmt.Errorf("layout %q is not an append-only table: use layout custom, or the name of a preset of one", cfg.Layout)
-	case m.preset != nil && columns != Columns{}:
+	case m.preset != nil && !m.preset.Captured && cfg.Columns != Columns{}:
 		return nil, fmt.Errorf("layout %s has columns of its own; use layout custom for a table with others", cfg.Layout)
 	case m.preset != nil:
-		columns = m.preset.Columns
+		preset = m.preset.Columns
 	case cfg.Table == "":
 		return nil, errors.New("no table is given")
 	}
@@ -113,15 +115,27 @@ func newMapping(cfg *Config) (*mapping, error) {
 	if m.preset != nil && m.preset.TopicPrefix != "" {
 		m.typ = cmp.Or(cfg.Topic, strings.TrimPrefix(m.table[len(m.table)-1], m.preset.TopicPrefix))
 	}
-	m.columns = [roles]string{
-		columns.Position, columns.ID, columns.Type, columns.Group, columns.AggregateType, columns.AggregateID, columns.Tenant,
-		columns.Tags, columns.Headers, columns.Payload, columns.Payload, columns.OccurredAt, columns.CreatedAt, columns.XID,
+	m.extra = cfg.Headers
+	m.columns = byRole(&preset)
+	for r, name := range byRole(&cfg.Columns) {
+		if name != "" {
+			m.columns[r] = name
+		}
 	}
 	k := cfg.Metadata
 	m.keys[roleType], m.keys[roleGroup], m.keys[roleTenant] = k.Type, k.Group, k.Tenant
 	m.keys[roleAggregateType], m.keys[roleAggregateID] = k.AggregateType, k.AggregateID
 	return m, m.checkColumns()
 }
+
+// byRole returns the names of columns by their roles.
+func byRole(c *Columns) [roles]string {
+	return [roles]string{c.Position, c.ID, c.Type, c.Group, c.AggregateType, c.AggregateID, c.Tenant,
+		c.Tags, c.Headers, c.Payload, c.Payload, c.OccurredAt, c.CreatedAt, c.XID}
+}
+
+// captured reports whether the source system reads the log of the database instead of the table.
+func (m *mapping) captured() bool { return m.preset != nil && m.preset.Captured }
 
 // mappedTable names the table: as it is given, or after the topic.
 func (m *mapping) mappedTable(cfg *Config) (pgx.Identifier, error) {
@@ -186,7 +200,7 @@ func (m *mapping) headers() []layout.Header {
 	if m.preset == nil {
 		return nil
 	}
-	return m.preset.Headers
+	return append(slices.Clip(m.preset.Headers), m.extra...)
 }
 
 // quoted is the name of a role's column.

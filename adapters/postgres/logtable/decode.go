@@ -117,7 +117,9 @@ func (m *mapping) content(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 		d.Fail(row, m.columns[rolePayload], errors.New("is null"))
 		return
 	}
-	row.Payload = d.Payloads.Copy(payload)
+	if payload != nil || !m.captured() {
+		row.Payload = d.Payloads.Copy(payload)
+	}
 	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes ||
 		(!m.json.Load() || payload == nil) && !format.ValidJSON(row.Payload)
 }

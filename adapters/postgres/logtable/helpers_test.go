@@ -44,6 +44,19 @@ var logTables = map[string]func(*pgtest.Env) *logEnv{
 			insert: `INSERT INTO "Shop"."Event Log" ("customer""s", body) VALUES (substr($1::text, 2)::int, $2::jsonb)`,
 			last:   `SELECT body FROM "Shop"."Event Log" WHERE "customer""s" = substr($1::text, 2)::int ORDER BY "No" DESC LIMIT 1`}
 	},
+	"debezium": func(e *pgtest.Env) *logEnv {
+		cfg := Config{Layout: "debezium", Table: "outbox", Columns: Columns{CreatedAt: "at"}}
+		e.Exec(`CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text NOT NULL DEFAULT 'order', aggregateid text NOT NULL,
+			type text NOT NULL DEFAULT 'changed', payload jsonb, at timestamptz DEFAULT clock_timestamp());
+			INSERT INTO outbox (aggregateid, payload) VALUES ('before', '0')`)
+		if _, err := Init(e.Ctx, e.Pool, cfg); err != nil {
+			e.T.Fatal(err)
+		}
+		e.Exec(`DO $$ DECLARE i regclass; BEGIN -- the tests make them
+			FOR i IN SELECT indexrelid FROM pg_index WHERE indrelid = 'outbox'::regclass AND NOT indisprimary LOOP EXECUTE 'DROP INDEX ' || i; END LOOP; END $$`)
+		return &logEnv{Env: e, cfg: cfg, insert: "INSERT INTO outbox (aggregateid, payload) VALUES ($1, $2)",
+			last: "SELECT payload FROM outbox WHERE aggregateid = $1 ORDER BY outrider_position DESC LIMIT 1"}
+	},
 }
 
 // makeTopic has watermill-sql make the table of a topic.

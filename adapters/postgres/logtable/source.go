@@ -16,6 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/sqltext"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
@@ -48,8 +49,12 @@ type Config struct {
 	// type of messages that name none. Empty: the table's name without watermill_.
 	Topic string
 
-	// Columns describes a table of [LayoutCustom]; required there.
+	// Columns describes a table of [LayoutCustom]; required there. In a layout that is captured ([layout.Log]) they are those that
+	// have other names.
 	Columns Columns
+
+	// Headers are, in such a layout, further columns that travel as headers.
+	Headers []layout.Header
 
 	// Offsets and Group are, in layout watermill, the table and the consumer group in
 	// which watermill-sql's Subscriber keeps how far it is, for [adapters.StartOffsets].

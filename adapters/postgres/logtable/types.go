@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,6 +65,8 @@ func (t *logTable) problems() error {
 		}
 		c, ok := t.found[name]
 		switch {
+		case !ok && t.captured() && (r == rolePosition || r == roleXID):
+			problems = append(problems, fmt.Errorf("there is no column %s for %s: run `outrider init`, which adds it without writing the table again", t.quoted(r), roleKeys[r]))
 		case !ok && r == roleXID && t.layout == LayoutCustom:
 			problems = append(problems, fmt.Errorf("there is no column %s for xid: %s", t.quoted(r), t.addXID()))
 		case !ok:
@@ -133,9 +136,38 @@ func (t *logTable) selected(r role) (column, null string) {
 func (t *logTable) selectedHeaders() string {
 	var pairs []string
 	for _, h := range t.headers() {
-		pairs = append(pairs, pg.Literal(h.Name)+", o."+pgx.Identifier{h.Column}.Sanitize())
+		value := "o." + pgx.Identifier{h.Column}.Sanitize()
+		if t.captured() {
+			value = connectValue(value, t.found[h.Column])
+		}
+		pairs = append(pairs, pg.Literal(h.Name)+", "+value)
 	}
 	return "json_strip_nulls(json_build_object(" + strings.Join(pairs, ", ") + "))::text"
+}
+
+// milliseconds matches the types of times that have at most three digits after the second.
+var milliseconds = regexp.MustCompile(`\([0-3]\)`)
+
+// connectValue is the text that Debezium and Kafka Connect make of a column for a header. Where they would write binary numbers
+// (numeric without a scale) and intervals in microseconds, it is PostgreSQL's text.
+func connectValue(name string, c pg.TableColumn) string {
+	unit, zoned := "1000000", `US"Z"`
+	if milliseconds.MatchString(c.Type) {
+		unit, zoned = "1000", `MS"Z"`
+	}
+	switch c.OID {
+	case pgtype.TimestamptzOID:
+		return "to_char(" + name + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.` + zoned + "')"
+	case pgtype.TimestampOID, pgtype.TimeOID:
+		return "(extract(epoch FROM " + name + ") * " + unit + ")::bigint::text"
+	case pgtype.DateOID:
+		return "(" + name + " - DATE '1970-01-01')::text"
+	case pgtype.ByteaOID:
+		return "translate(encode(" + name + ", 'base64'), E'\n', '')"
+	case pgtype.TextArrayOID, pgtype.VarcharArrayOID:
+		return "array_to_json(" + name + ")::text"
+	}
+	return name + "::text"
 }
 
 // isArray reports whether a column of tags is an array of texts.

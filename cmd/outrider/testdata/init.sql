@@ -357,6 +357,39 @@ CREATE UNIQUE INDEX CONCURRENTLY "crablet_events_outrider_position_idx" ON "crab
 -- GRANT SELECT ON "crablet_events" TO "outrider_operator";
 -- GRANT SELECT ON SEQUENCE "crablet_events_position_seq" TO "outrider_operator"; -- where positions come from it
 
+-- debezium in postgres
+-- source shop
+-- Table "outbox" (layout debezium) belongs to the application. `outrider init` adds two columns to it,
+-- without writing it again, as here. Rows that are there have no position and are not read. Run
+-- this as the owner of the table.
+BEGIN;
+SET LOCAL lock_timeout = '5s';
+CREATE SEQUENCE "outbox_outrider_position_seq";
+-- Every role that inserts rows draws positions. That others can too, costs only numbers.
+GRANT USAGE ON SEQUENCE "outbox_outrider_position_seq" TO PUBLIC;
+ALTER TABLE "outbox" ADD COLUMN "outrider_position" bigint, ADD COLUMN "outrider_xid" xid8,
+    ALTER COLUMN "outrider_position" SET DEFAULT nextval('"outbox_outrider_position_seq"'),
+    ALTER COLUMN "outrider_xid" SET DEFAULT pg_catalog.pg_current_xact_id(),
+    ADD CONSTRAINT "outbox_xid_set" CHECK ("outrider_xid" IS NOT NULL) NOT VALID;
+ALTER SEQUENCE "outbox_outrider_position_seq" OWNED BY "outbox"."outrider_position";
+COMMIT;
+-- Reading needs these indexes, unless there are
+-- some on the same columns already. CONCURRENTLY does not stop writers, and cannot
+-- run inside a transaction.
+-- To read what is new by position, and to find one row by it:
+CREATE UNIQUE INDEX CONCURRENTLY "outbox_outrider_outrider_position_idx" ON "outbox" ("outrider_position");
+-- To find rows that were committed late:
+CREATE INDEX CONCURRENTLY "outbox_outrider_2_idx" ON "outbox" ("outrider_xid", "outrider_position");
+
+-- The role of `outrider run`:
+-- and USAGE on the tables' schema, unless it is public
+-- GRANT SELECT ON "outbox" TO "outrider_relay";
+-- GRANT SELECT ON SEQUENCE "outbox_outrider_position_seq" TO "outrider_relay"; -- where positions come from it
+-- The role of operators' commands:
+-- and USAGE on the tables' schema, unless it is public
+-- GRANT SELECT ON "outbox" TO "outrider_operator";
+-- GRANT SELECT ON SEQUENCE "outbox_outrider_position_seq" TO "outrider_operator"; -- where positions come from it
+
 -- flowcatalyst in mysql
 -- source shop
 CREATE TABLE IF NOT EXISTS `outbox_events` (
