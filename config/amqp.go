@@ -49,6 +49,31 @@ func (a *AMQP) check(c *form.Checker, at form.Location) {
 	cloudEventsSource(c, at, a.Format)
 }
 
+// AMQPSource takes messages of a queue, as watermill-amqp's Publisher sends them. They have no cursor: what is not delivered at once is
+// parked in the state store.
+type AMQPSource struct {
+	URL    SecretURL `yaml:"url" required:"true" doc:"amqp:// or amqps:// URL of the broker, with user, password and virtual host. amqps uses TLS."`
+	TLS    TLS       `yaml:"tls" doc:"Certificates of an amqps url. enabled: false accepts an amqp url to another machine without a warning."`
+	Queue  string    `yaml:"queue" required:"true" doc:"Queue to take messages from, one at a time. It must exist. Only the instance that runs the source's route takes messages."`
+	MaxRow Size      `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload; a message with a larger one is dead."`
+	Leader bool      `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source. No effect, because the source has one route."`
+}
+
+// Kind is "amqp".
+func (*AMQPSource) Kind() string { return "amqp" }
+
+func (*AMQPSource) traits() traits { return traits{oneRoute: true} }
+
+func (s *AMQPSource) check(c *form.Checker, at form.Location) {
+	amqpURL(c, at, s.URL, &s.TLS)
+	if len(s.Queue) > 255 {
+		c.Add(at.Child("queue"), "is longer than AMQP allows").Fix("use at most 255 bytes")
+	}
+}
+
+// Encrypted reports whether the connection uses TLS.
+func (s *AMQPSource) Encrypted() bool { return amqpEncrypted(s.URL) }
+
 // amqpURL checks the URL of a broker and its encryption; at is the mapping with url and tls.
 func amqpURL(c *form.Checker, at form.Location, u SecretURL, t *TLS) {
 	parsed := databaseURL(c, at.Child("url"), u, "5672", "", "amqp", "amqps")

@@ -3,6 +3,7 @@ package amqp
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,13 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if queue := os.Getenv(envKilled); queue != "" {
+		takeUntilKilled(queue)
+	}
+	// watermill-amqp's Subscriber leaves a goroutine behind if it is closed without a connection.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp.(*ConnectionWrapper).handleConnectionClose"))
+}
 
 // server is a broker under test, with a client of our own.
 type server struct {

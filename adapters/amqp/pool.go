@@ -200,9 +200,7 @@ func (p *pool) close() {
 // dial makes a connection.
 func dial(ctx context.Context, cfg *Config) (*link, error) {
 	l := &link{blocked: make(chan struct{})}
-	properties := rabbit.NewConnectionProperties()
-	properties.SetClientConnectionName("outrider")
-	options := rabbit.Config{Heartbeat: heartbeat, Properties: properties, TLSClientConfig: cfg.TLS.Clone(),
+	options := rabbit.Config{Heartbeat: heartbeat, Properties: properties(), TLSClientConfig: cfg.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
 			dialer := net.Dialer{Timeout: longestDial}
 			raw, err := dialer.DialContext(ctx, network, address)
@@ -222,6 +220,13 @@ func dial(ctx context.Context, cfg *Config) (*link, error) {
 	l.conn = conn
 	go l.watch(conn.NotifyBlocked(make(chan rabbit.Blocking, 1)))
 	return l, nil
+}
+
+// properties name our connections to operators of the broker.
+func properties() rabbit.Table {
+	p := rabbit.NewConnectionProperties()
+	p.SetClientConnectionName("outrider")
+	return p
 }
 
 // watch follows whether the server blocks publishers, until the connection ends.

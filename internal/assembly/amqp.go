@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"context"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/amqp"
 	"github.com/outriderhq/outrider/config"
@@ -25,4 +27,17 @@ func amqpConfig(at site, d *config.AMQP) (cfg amqp.Config, err error) {
 	}
 	cfg.TLS, err = newTLS(d.TLS, d.Encrypted())
 	return cfg, err
+}
+
+// amqpSource is a queue of RabbitMQ.
+func amqpSource(at site, s *config.AMQPSource) SourceKind {
+	return SourceKind{Leader: s.Leader, Open: func(context.Context) (Feed, error) {
+		certificates, err := newTLS(s.TLS, s.Encrypted())
+		if err != nil {
+			return Feed{}, err
+		}
+		sub := amqp.NewSubscriber(s.URL.Reveal(), certificates, at.log.With("source", at.name))
+		return Feed{subscriber: sub, topic: s.Queue, maxRow: int64(s.MaxRow), close: sub.Close,
+			examine: func(ctx context.Context) error { return sub.Check(ctx, s.Queue) }}, nil
+	}}
 }

@@ -17,6 +17,7 @@ var (
 		"mongodb":    entry(mongoSource),
 		"mysql":      entry(mysqlSource),
 		"http":       entry(httpSource),
+		"amqp":       entry(amqpSource),
 		"subscriber": entry(subscriberSource),
 	}
 	destinationKinds = map[string]func(site, any) DestinationKind{

@@ -169,6 +169,7 @@ func variable(name string) (string, bool) {
 	for _, v := range []struct{ ending, value string }{
 		{"DATABASE_URL", "postgres://user:password@db.example.com/app"},
 		{"MONGODB_URL", "mongodb://user:password@db.example.com/app?tls=true"},
+		{"AMQP_URL", "amqps://user:password@rabbit.example.com/"},
 		{"_URL", "https://api.example.com/"},
 		{"_TOKEN", "token"},
 		{"_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
