@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -62,10 +63,12 @@ func (w *wave) encode(batch []*message.Message) {
 	for i, msg := range batch {
 		m := &w.msgs[i]
 		m.id, m.group = msg.UUID, broker.GroupOf(msg)
-		err := error(nil)
 		if w.held.Has(m.group) {
-			err = broker.ErrBehind
-		} else if scratch, err = w.d.headers(scratch[:0], msg); err == nil {
+			w.fail(i, broker.ErrBehind)
+			continue
+		}
+		var err error
+		if scratch, err = w.d.headers(scratch[:0], msg); err == nil {
 			err = m.encode(msg, scratch)
 		}
 		if err != nil {
@@ -271,7 +274,7 @@ func (f *flight) settle(lost error) {
 		case acked && !unroutable:
 		case unroutable:
 			f.w.fail(i, f.w.unroutable(why))
-		case lost == errRefused:
+		case errors.Is(lost, errRefused):
 			again = append(again, i)
 		case lost != nil:
 			f.w.fail(i, lost)

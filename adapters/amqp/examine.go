@@ -65,8 +65,7 @@ func (d *Destination) examineQueue(ctx context.Context) (f adapters.Finding) {
 		answer <- kind
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		f.Level, f.Text, f.Fix = adapters.LevelUnknown, "its type is not known: "+err.Error(), "grant the user configure on it to have its type checked"
 		return f
 	}

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,14 +53,14 @@ func (l *sender) run(t *testing.T, between func(left int)) {
 			wave = append(wave, msg)
 			l.attempts[msg.UUID]++
 		}
-		var again []*message.Message
+		var left []*message.Message
 		for i, err := range l.d.Deliver(t.Context(), l.queue, wave) {
 			if err != nil {
-				again = append(again, wave[i])
+				left = append(left, wave[i])
 				l.failures[outbox.KindOf(err).String()]++
 			}
 		}
-		l.todo = append(again, rest...)
+		l.todo = slices.Concat(left, rest)
 		if between != nil {
 			between(len(l.todo))
 		}

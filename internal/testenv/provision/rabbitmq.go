@@ -77,9 +77,10 @@ func findRabbitMQ() (sbin string, ok bool) {
 	if _, err := exec.LookPath("erl"); err != nil {
 		return "", false
 	}
-	patterns := []string{"/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin", "/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"}
+	const debian = "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"
+	patterns := []string{debian, "/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"}
 	if cache, err := cacheDir(); err == nil {
-		patterns = append(patterns, filepath.Join(cache, rabbitFolder, "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"))
+		patterns = append(patterns, filepath.Join(cache, rabbitFolder, debian))
 	}
 	for _, pattern := range patterns {
 		found, _ := filepath.Glob(pattern)
