@@ -71,6 +71,43 @@ func (n *NATS) check(c *form.Checker, at form.Location) {
 	cloudEventsSource(c, at, n.Format)
 }
 
+// NATSSource reads a stream of NATS JetStream by a durable consumer, with Watermill's own Subscriber. Its messages have no cursor: what
+// is not delivered at once is parked in the state store.
+type NATSSource struct {
+	NATSServers `yaml:",inline"`
+
+	_ form.Key `yaml:"url"`
+
+	Stream   string   `yaml:"stream" required:"true" doc:"Stream to read."`
+	Consumer string   `yaml:"consumer" default:"outrider" doc:"Durable consumer of the stream. It is created if there is none, from the stream's first message on. Each source on a stream needs its own."`
+	Subject  string   `yaml:"subject" doc:"Subject that a consumer which is created gets, such as orders.>. Default: all of the stream."`
+	AckWait  Duration `yaml:"ack_wait" default:"1m" min:"1s" max:"24h" doc:"Time after which a message comes again if it has no verdict: after a crash, or if a delivery takes longer. For a consumer that exists, what it has."`
+	Workers  int      `yaml:"workers" default:"1" min:"1" max:"1000" doc:"Most messages that wait for their verdict. 1: one after the other, in the order of the stream. More: faster, and in no order."`
+	MaxRow   Size     `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload; a message with a larger one is dead."`
+	Leader   bool     `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source. No effect, because the source has one route."`
+
+	_ form.Key `yaml:"tls"`
+	_ form.Key `yaml:"user"`
+	_ form.Key `yaml:"password"`
+	_ form.Key `yaml:"token"`
+	_ form.Key `yaml:"credentials_file"`
+	_ form.Key `yaml:"nkey_file"`
+}
+
+// Kind is "nats".
+func (*NATSSource) Kind() string { return "nats" }
+
+func (*NATSSource) traits() traits { return traits{oneRoute: true} }
+
+func (n *NATSSource) check(c *form.Checker, at form.Location) {
+	n.checkServers(c, at)
+	for key, name := range map[string]string{"stream": n.Stream, "consumer": n.Consumer} {
+		if at.Has(key) && !streamName.MatchString(name) {
+			c.Add(at.Child(key), "is not a name that NATS allows").Fix("use at most 255 characters, without spaces, dots, *, >, / and \\")
+		}
+	}
+}
+
 // parsed takes the url apart; no hosts: it is not set, or not a URL of NATS.
 func (n *NATSServers) parsed() (scheme string, login *url.Userinfo, hosts []string) {
 	scheme, rest, _ := strings.Cut(n.URL.Reveal(), "://")

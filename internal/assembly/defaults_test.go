@@ -33,6 +33,7 @@ sources:
   file: {type: sqlite, path: /tmp/app.db}
   queue: {type: postgres, url: postgres://app@127.0.0.1/db, layout: custom, table: t, queue: {key: k, type: t, payload: p, status: s, created: c, claimed: l}}
   in: {type: http, listen: "127.0.0.1:1"}
+  stream: {type: nats, url: "nats://127.0.0.1:1", stream: s}
 destinations:
   kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
   nats: {type: nats, url: "nats://127.0.0.1:1", subject: s}
@@ -54,6 +55,7 @@ routes:
   h: {from: own, to: amqp}
   i: {from: own, to: redis}
   j: {from: own, to: nats}
+  k: {from: stream, to: http}
 `), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +127,11 @@ routes:
 	s, sErr := httpSubscriber(at, cfg.Sources["in"].(*config.HTTPSource)).WithDefaults()
 	s2, s2Err := http.SubscriberConfig{Listen: "127.0.0.1:1"}.WithDefaults()
 	same("http source", s, sErr, s2, s2Err)
+
+	subscribed, err := natsSubscriber(at, cfg.Sources["stream"].(*config.NATSSource))
+	u, uErr := subscribed.WithDefaults()
+	u2, u2Err := nats.SubscriberConfig{Connection: nats.Connection{Servers: subscribed.Servers, Logger: subscribed.Logger}, Consumer: "outrider"}.WithDefaults()
+	same("nats source", u, first(err, uErr), u2, u2Err)
 
 	same("poll", new(Feed).pollOf(cfg.Sources["own"].(*config.Postgres).Poll), nil, router.Poll{}.WithDefaults(), nil)
 	file, queue := cfg.Sources["file"].(*config.SQLite), cfg.Sources["queue"].(*config.Postgres)

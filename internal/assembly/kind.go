@@ -18,6 +18,7 @@ var (
 		"mysql":      entry(mysqlSource),
 		"http":       entry(httpSource),
 		"amqp":       entry(amqpSource),
+		"nats":       entry(natsSource),
 		"subscriber": entry(subscriberSource),
 	}
 	destinationKinds = map[string]func(site, any) DestinationKind{

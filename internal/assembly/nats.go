@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"context"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/nats"
 	"github.com/outriderhq/outrider/config"
@@ -33,4 +35,27 @@ func natsConnection(s *config.NATSServers) (c nats.Connection, err error) {
 	c.User, c.Password, c.Token = s.Login()
 	c.TLS, err = newTLS(s.TLS, s.Encrypted())
 	return c, err
+}
+
+// natsSource is a stream that is read by a consumer.
+func natsSource(at site, s *config.NATSSource) SourceKind {
+	return SourceKind{Leader: s.Leader, Open: func(context.Context) (Feed, error) {
+		cfg, err := natsSubscriber(at, s)
+		if err != nil {
+			return Feed{}, err
+		}
+		sub, err := nats.NewSubscriber(cfg)
+		if err != nil {
+			return Feed{}, err
+		}
+		examine := func(ctx context.Context) error { return sub.Check(ctx, s.Stream) }
+		return Feed{subscriber: sub, topic: s.Stream, maxRow: int64(s.MaxRow), examine: examine, close: sub.Close}, nil
+	}}
+}
+
+func natsSubscriber(at site, s *config.NATSSource) (cfg nats.SubscriberConfig, err error) {
+	cfg = nats.SubscriberConfig{Consumer: s.Consumer, Subject: s.Subject, AckWait: s.AckWait.Std(), Workers: s.Workers}
+	cfg.Connection, err = natsConnection(&s.NATSServers)
+	cfg.Logger = at.log.With("source", at.name)
+	return cfg, err
 }
