@@ -45,8 +45,8 @@ type Postgres struct {
 func (*Postgres) Kind() string { return "postgres" }
 
 func (p *Postgres) traits() traits {
-	t := traits{database: p.URL.Reveal(), tls: &p.TLS, state: &postgresState, log: !p.Queued() && !p.Stock(), oneRoute: p.Stock(), offsets: p.Layout == "watermill"}
-	if p.Stock() {
+	t := traits{database: p.URL.Reveal(), tls: &p.TLS, state: &postgresState, log: !p.Queued() && !p.ByWatermillSQL(), oneRoute: p.ByWatermillSQL(), offsets: p.Layout == "watermill"}
+	if p.ByWatermillSQL() {
 		t.noun = "source with client watermill"
 	}
 	return t
@@ -60,8 +60,8 @@ var postgresState = stateKind{
 	},
 }
 
-// Stock reports whether watermill-sql's Subscriber reads the table.
-func (p *Postgres) Stock() bool { return p.Client == "watermill" }
+// ByWatermillSQL reports whether watermill-sql's own Subscriber reads the table.
+func (p *Postgres) ByWatermillSQL() bool { return p.Client == "watermill" }
 
 func (p *Postgres) check(c *form.Checker, at form.Location) {
 	postgresURL(c, at.Child("url"), p.URL, "")

@@ -9,7 +9,7 @@ import (
 )
 
 // StateTLS is how the connections to the state at a location are encrypted: as the section state says if it names
-// a database, otherwise as the source beside it.
+// a database, otherwise as the source whose database has it.
 func (cfg *Config) StateTLS(location string) (t TLS) {
 	if !cfg.State.URL.IsZero() {
 		return cfg.State.TLS

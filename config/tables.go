@@ -73,7 +73,7 @@ func (p *Postgres) checkLayout(c *form.Checker, at form.Location) {
 		p.Table = "" // the default is the own table's
 	}
 	if p.Layout == "watermill" {
-		p.checkStock(c, at)
+		p.checkWatermillSQL(c, at)
 	} else {
 		for _, key := range []string{"client", "consumer_group", "offsets_table"} {
 			onlyIn(c, at, "layout: watermill", key)
@@ -112,19 +112,19 @@ func (p *Postgres) checkLayout(c *form.Checker, at form.Location) {
 	}
 }
 
-// stockBatch is how many messages watermill-sql's Subscriber reads in a transaction.
-const stockBatch = 100
+// watermillSQLBatch is how many messages watermill-sql's Subscriber reads in a transaction.
+const watermillSQLBatch = 100
 
-// checkStock refuses what the stock Subscriber does not have.
-func (p *Postgres) checkStock(c *form.Checker, at form.Location) {
-	if !p.Stock() {
+// checkWatermillSQL refuses keys that watermill-sql's own Subscriber does not have.
+func (p *Postgres) checkWatermillSQL(c *form.Checker, at form.Location) {
+	if !p.ByWatermillSQL() {
 		return
 	}
 	if p.Notified() {
 		c.Add(at.Child("wake"), "watermill-sql's Subscriber only polls").Fix("remove the key, or client: watermill")
 	}
 	if !at.Child("poll").Has("batch") {
-		p.Poll.Batch = stockBatch
+		p.Poll.Batch = watermillSQLBatch
 	}
 }
 

@@ -31,7 +31,7 @@ type Action struct {
 	Do func(context.Context, *console.Console, url.Values) (string, error)
 }
 
-// Plan is what an action will change. Nothing is changed yet.
+// Plan has the changes of an action. Nothing is changed yet.
 type Plan struct {
 	Verb  string // of the button
 	Grave bool   // it cannot be undone

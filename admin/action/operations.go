@@ -35,7 +35,7 @@ var ofOperations = []*Action{
 // Started begins what is said of an operation that was ordered.
 const Started = "Started the operation "
 
-// RoleFor is what a caller needs to order a kind of operation.
+// RoleFor is the role that a caller needs to order a kind of operation.
 func RoleFor(kind adapters.OperationKind) operate.Role {
 	all := slices.Concat(ofRoutes, ofMessages)
 	return all[slices.IndexFunc(all, func(a *Action) bool { return a.Name == string(kind) })].Role

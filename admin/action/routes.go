@@ -46,7 +46,7 @@ func planPause(_ context.Context, _ *console.Console, v url.Values) (*Plan, erro
 	}, nil
 }
 
-// target is what a form pauses or resumes, and its name.
+// target is the route, address or group that a form pauses or resumes, and its name.
 func target(ctx context.Context, v url.Values) (p adapters.Pause, name string, err error) {
 	p = adapters.Pause{Route: v.Get("route"), Address: strings.TrimSpace(v.Get("address")), Group: strings.TrimSpace(v.Get("group")),
 		Reason: v.Get("reason"), By: operate.PageAuthor(ctx)}

@@ -30,7 +30,7 @@ type pauseIn struct {
 	Body PauseOrder
 }
 
-// PauseResult is what a pause or its end did.
+// PauseResult is the result of a pause or its end.
 type PauseResult struct {
 	Route   string `json:"route"`
 	Address string `json:"address,omitempty"`
@@ -51,7 +51,7 @@ type ParkedOrder struct {
 
 type parkedOrderIn struct{ Body ParkedOrder }
 
-// ParkedResult is what a change of parked messages did, or would do.
+// ParkedResult counts the messages that were changed, or would be.
 type ParkedResult struct {
 	DryRun   bool        `json:"dry_run"`
 	Matching []CountView `json:"matching" nullable:"false" doc:"Messages that could be changed, counted before the change."`
@@ -79,7 +79,7 @@ type seekIn struct {
 	Body SeekOrder
 }
 
-// MoveResult is what a seek or a rebase did, or would do.
+// MoveResult is the result of a seek or a rebase, or its plan.
 type MoveResult struct {
 	Route       string   `json:"route"`
 	To          string   `json:"to"`

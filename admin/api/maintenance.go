@@ -9,14 +9,14 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// RetentionReport is what retention removed, or would remove now, by source.
+// RetentionReport counts the rows that retention removed, or would remove now, by source.
 type RetentionReport struct {
 	Removed bool                    `json:"removed" doc:"false: only counted."`
 	Items   []operate.RetentionView `json:"items" nullable:"false" doc:"Sources that have a retention."`
 	More    bool                    `json:"more" doc:"The time of a request was over: there may be more. Send it again."`
 }
 
-// Examination is what was found out about everything that the configuration needs.
+// Examination has the findings about everything that the configuration needs.
 type Examination struct {
 	Findings []console.DiagnosisView `json:"findings" nullable:"false"`
 	Broken   int                     `json:"broken"`

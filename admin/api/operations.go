@@ -27,7 +27,7 @@ type OperationOrder struct {
 
 type operationOrderIn struct{ Body OperationOrder }
 
-// OperationsOrdered is what an order is about, and the operations that it became.
+// OperationsOrdered has the subject of an order, and its operations.
 type OperationsOrdered struct {
 	DryRun     bool                    `json:"dry_run"`
 	Matching   []CountView             `json:"matching" nullable:"false" doc:"Messages that are concerned now; of a seek none."`

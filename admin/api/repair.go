@@ -47,7 +47,7 @@ type topicIn struct {
 	Body        TopicOrder
 }
 
-// TopicResult is what became of the order.
+// TopicResult is the result of the order.
 type TopicResult struct {
 	Topic   string `json:"topic"`
 	Created bool   `json:"created" doc:"false: it exists. With dry_run: it would be created."`

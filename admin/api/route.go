@@ -52,7 +52,7 @@ type forgetIn struct {
 	Body ForgetOrder
 }
 
-// ForgetResult is what was kept for a route, and is deleted if it was applied.
+// ForgetResult counts the state of a route, which is deleted if it was applied.
 type ForgetResult struct {
 	Route   string `json:"route"`
 	Lanes   int    `json:"lanes" doc:"Cursors."`

@@ -27,7 +27,7 @@ type RouteView struct {
 	Rate       *float64     `json:"rate,omitempty" doc:"Messages a second that this instance delivers. Absent: not known yet."`
 }
 
-// Page is what lists ask for.
+// Page has the parameters of lists.
 type Page struct {
 	After string `query:"after" doc:"next of the page before." maxLength:"2000"`
 	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
@@ -229,7 +229,7 @@ func (s *service) instances(ctx context.Context, in *Page) (*list[status.Member]
 	return cut(members, *in, func(m status.Member) string { return m.ID }, strings.Compare), nil
 }
 
-// ConfigView is the configuration at work.
+// ConfigView is the active configuration.
 type ConfigView struct {
 	YAML string `json:"yaml" doc:"In the form of the file, with defaults; secrets are ***."`
 }

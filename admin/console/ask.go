@@ -35,7 +35,7 @@ var ErrNoRelay = errors.New("no relay answers on the admin address")
 var ErrOtherRelay = errors.New("the relay at the admin address did not prove that it has this state store: " +
 	"it belongs to another installation, is still starting, or is older than this program")
 
-// proofOf is what a relay answers to a challenge, whose instance is registered so.
+// proofOf is the answer to a challenge of a relay whose instance is registered so.
 func proofOf(in *adapters.Instance, challenge string) string {
 	mac := hmac.New(sha256.New, []byte(in.ID+in.JoinedAt.UTC().Format(time.RFC3339Nano)))
 	_, _ = mac.Write([]byte(challenge)) // never fails
@@ -80,7 +80,7 @@ func (c *Console) Prove(ctx context.Context, challenge string) string {
 // askPatience bounds what is asked of a relay before it is trusted.
 const askPatience = time.Second
 
-// RunningRoutes is what the relay on the configured admin address knows of its routes, by route. The error says why none is asked.
+// RunningRoutes returns the routes of the relay on the configured admin address, by name. The error says why none is asked.
 func RunningRoutes(ctx context.Context, op *operate.Operator) (map[string]status.Route, error) {
 	var answer struct {
 		Routes []status.Route `json:"routes"`

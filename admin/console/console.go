@@ -20,7 +20,7 @@ import (
 
 // Relay is the process that a [Console] looks after.
 type Relay struct {
-	Config   func() *config.Config        // the configuration at work
+	Config   func() *config.Config        // the active configuration
 	Stats    func() []adapters.RouteStats // of this process
 	Instance func() string                // the name of the process among others; nil: it has none
 	Reload   func(context.Context) error  // reads the configuration file again; nil: it cannot
@@ -31,15 +31,15 @@ type Relay struct {
 	// Probe tries an address of a route that is down at once, and reports whether it does. nil: it cannot.
 	Probe func(route, address string) bool
 
-	// Trace is what the process knows of an event, by its id and by the rows that it has in
+	// Trace returns the knowledge of the process about an event, by its id and by the rows that it has in
 	// tables, and the name of the instance; nil: nothing.
 	Trace func(id string, at []adapters.RowPlace) (instance string, traces []adapters.Trace)
 
 	Options assembly.Options
 }
 
-// Console is what the HTTP API and the pages of a running relay share: an [operate.Operator] on
-// the configuration at work, beside what the process itself knows. It has connections of
+// Console is shared by the HTTP API and the pages of a running relay: an [operate.Operator] on
+// the active configuration, and what the process itself knows. It has connections of
 // its own, opened when they are first needed, so that a query of an operator never waits
 // for the relay's, nor the relay for it.
 type Console struct {
@@ -92,11 +92,11 @@ func NewConsole(r Relay) *Console {
 // ErrEnded is the error of a console after Close.
 var ErrEnded = errors.New("the relay has ended")
 
-// ErrUnavailable is why a console cannot answer: the configuration is not at work yet, or its
+// ErrUnavailable is the error of a console whose configuration is not active yet, or whose
 // state store cannot be reached.
 var ErrUnavailable = errors.New("the state store is not available")
 
-// Use calls f with the operator of the configuration at work.
+// Use calls f with the operator of the active configuration.
 func (c *Console) Use(ctx context.Context, f func(*operate.Operator) error) error {
 	for {
 		cfg := c.relay.Config()
@@ -154,7 +154,7 @@ func (c *Console) Close() error {
 	return op.Close()
 }
 
-// Config is the configuration at work.
+// Config is the active configuration.
 func (c *Console) Config() *config.Config { return c.relay.Config() }
 
 // Pending are the sections of the configuration file that have changed and take effect at the next start of the process.

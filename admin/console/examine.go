@@ -37,7 +37,7 @@ func ViewDiagnoses(found []doctor.Diagnosis) (views []DiagnosisView, broken, war
 }
 
 // Examine is [doctor.Doctor] from within the relay: by its network, its clock and its rights. One examination is made at a time.
-// Destinations that the embedding program supplies are not examined: they are at work.
+// Destinations that the embedding program supplies are not examined: they are in use.
 func (c *Console) Examine(ctx context.Context) []doctor.Diagnosis {
 	c.examining.Lock()
 	defer c.examining.Unlock()

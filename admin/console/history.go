@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// History is what the routes of this process did in the last hour, in memory: a point
+// History has the counts of this process's routes in the last hour, in memory: a point
 // for each [HistoryStep].
 type History struct {
 	stats func() []adapters.RouteStats
@@ -30,7 +30,7 @@ const (
 	HistoryPoints = 360
 )
 
-// Point is what a route did in a step.
+// Point has the counts of a route in a step.
 type Point struct {
 	Delivered, Retried, Dead, Parked, Skipped uint32 // messages
 
@@ -187,7 +187,7 @@ func (h *History) Sum() []Point {
 	return sum[first:]
 }
 
-// pointOf is what happened between two looks at the counters. They begin at 0 again
+// pointOf is the difference of two readings of the counters. They begin at 0 again
 // after a reload.
 func pointOf(last, now *adapters.RouteStats) Point {
 	if last.Route == "" || now.Delivered < last.Delivered || now.Retried < last.Retried || now.Parked < last.Parked {
@@ -241,7 +241,7 @@ func percentile(counts *adapters.AgeCounts, share float64) float32 {
 	return float32(adapters.AgeBounds[len(adapters.AgeBounds)-1].Seconds())
 }
 
-// History is what the routes of this process did in the last hour, as far as
+// History returns the counts of this process's routes in the last hour, as far as
 // [Console.Run] has run.
 func (c *Console) History() *History { return c.history }
 

@@ -24,7 +24,7 @@ type TailOptions struct {
 	Begun func()
 }
 
-// tailPause is how often a table is looked at while nothing comes.
+// tailPause is how often a table is read while no row comes.
 const tailPause = 250 * time.Millisecond
 
 // Tail calls show for the rows of a source, or for those of a route's source

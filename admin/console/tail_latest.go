@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// latestSpan is how many positions before the end of a table [Console.Latest] looks at.
+// latestSpan is how many positions before the end of a table [Console.Latest] reads.
 const latestSpan = 1000
 
 // Latest returns the latest rows of a source, or of those of a route's source that the

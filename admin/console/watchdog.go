@@ -32,7 +32,7 @@ type watchdog struct {
 	found map[string]*status.Overdue // by route
 }
 
-// watchedSource is what the watchdog remembers of a source.
+// watchedSource is the watchdog's memory of a source.
 type watchedSource struct {
 	ends    []pastEnd
 	waiting map[adapters.DeadKey]seenRow // of a queue
@@ -52,7 +52,7 @@ type seenRow struct {
 	at      time.Time
 }
 
-// watchedLane is what the watchdog remembers of a lane.
+// watchedLane is the watchdog's memory of a lane.
 type watchedLane struct {
 	since  time.Time // since when it has to settle: it was seen first, resumed, or put back
 	moved  time.Time // when its cursor was last seen to have moved
@@ -63,7 +63,7 @@ type watchedLane struct {
 const (
 	overdueMost   = 200              // rows of a lane
 	watchedRows   = 500              // rows that wait in a queue
-	watchedChecks = 20               // of them that are looked at closely in a check
+	watchedChecks = 20               // of them that are read one by one in a check
 	watchedRetry  = time.Hour        // how long a failed row may wait where its table has no column for when it is due
 	watchShare    = 100              // the watchdog rests for so many times as long as a check took,
 	watchRest     = 10               // and for so many limits at most
@@ -76,7 +76,7 @@ func newWatchdog(limit time.Duration, log *slog.Logger) *watchdog {
 	return &watchdog{limit: limit, log: log, told: map[string]time.Time{}}
 }
 
-// overdue is what was found of a route by the last check.
+// overdue is the finding of the last check about a route.
 func (w *watchdog) overdue(route string) *status.Overdue {
 	w.mu.Lock()
 	defer w.mu.Unlock()

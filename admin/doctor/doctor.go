@@ -15,13 +15,13 @@ import (
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
-// Diagnosis is what [Doctor] found out about one thing.
+// Diagnosis is one finding of [Doctor].
 type Diagnosis struct {
 	Part string // of the configuration: "source app", "destination bus", "state", "route orders", "process"
 	adapters.Finding
 }
 
-// Doctor looks at everything that the configuration needs, the relay running or
+// Doctor examines everything that the configuration needs, the relay running or
 // not. It changes nothing, and sends nothing that a receiver would take for a
 // message.
 func Doctor(ctx context.Context, cfg *config.Config, opts ...operate.Option) []Diagnosis {
@@ -94,7 +94,7 @@ func (d *doctor) source(ctx context.Context, name string) {
 	d.add(part, d.retention(ctx, name, k.Retention, f)...)
 }
 
-// sampled is how many waiting rows of a queue's table are looked at.
+// sampled is how many waiting rows of a queue's table are examined.
 const sampled = 1000
 
 // unmatched looks for rows of a queue that stay because no route matches them.
@@ -295,7 +295,7 @@ func (d *doctor) examine(ctx context.Context, part string, open func() (adapters
 	d.add(part, adapters.Finding{Subject: "check", Text: "passed"})
 }
 
-// process looks at what this host gives a relay.
+// process examines the limits of this host.
 func (d *doctor) process(ctx context.Context) {
 	d.add("process", memoryFinding(int64(d.cfg.Memory), memoryLimit()))
 	if !d.cfg.Admin.Enabled() {

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// The garbage collector's share: what the process needs beside the budget for
+// The garbage collector's share: what the process needs in addition to the budget for
 // messages, and how much of the budget again is left for garbage.
 const (
 	memoryBase  = 40 << 20
@@ -36,7 +36,7 @@ func TuneMemory(cfg *config.Config) {
 	debug.SetGCPercent(lazyPercent)
 }
 
-// memoryLimit is what the process may use, by GOMEMLIMIT or its control group;
+// memoryLimit is the memory that the process may use, by GOMEMLIMIT or its control group;
 // 0: no limit is known.
 func memoryLimit() int64 {
 	limit := debug.SetMemoryLimit(-1) // asks only
@@ -54,7 +54,7 @@ func memoryLimit() int64 {
 	return group
 }
 
-// memoryFinding compares what the budget for messages makes of the whole process,
+// memoryFinding compares the memory of the whole process that follows from the budget for messages,
 // see [TuneMemory], with the limit of the process.
 func memoryFinding(budget, limit int64) adapters.Finding {
 	f := adapters.Finding{Subject: "memory", Text: "budget for messages " + humanize.IBytes(uint64(max(budget, 0)))}

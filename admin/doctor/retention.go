@@ -35,7 +35,7 @@ func (d *doctor) retention(ctx context.Context, source string, settings *assembl
 		settings.Keep, settings.Mode)}}
 	dry := settings.Retention
 	dry.DryRun = true
-	step, err := retainer.Retain(ctx, dry, nil) // of no route: it removes nothing, and looks at the oldest rows
+	step, err := retainer.Retain(ctx, dry, nil) // of no route: it removes nothing, and reads the oldest rows
 	switch ahead := step.DatedAhead; {
 	case err != nil:
 		found = append(found, adapters.FindingsOf(subject, err)...)

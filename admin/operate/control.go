@@ -83,7 +83,7 @@ func (op *Operator) Forget(ctx context.Context, route string, force bool, by str
 	return gone, err
 }
 
-// Kept is what the state store keeps for a route.
+// Kept counts the state of a route.
 type Kept struct {
 	Lanes, Parked, Dead, Pauses int
 	Position                    int64 // the highest of its cursors
@@ -192,7 +192,7 @@ func (op *Operator) source(ctx context.Context, route string) (adapters.Operator
 	return cursored(f, route, from)
 }
 
-// cursored is what a route reads, if it is read by a cursor.
+// cursored returns the source of a route, if it is read by a cursor.
 func cursored(f assembly.Feed, route, from string) (adapters.OperatorSource, error) {
 	switch {
 	case f.Queue != nil:
@@ -217,7 +217,7 @@ func (op *Operator) reading(ctx context.Context, route string) (f assembly.Feed,
 	return f, "", &UnknownRoute{Route: route, Known: op.routes()}
 }
 
-// Processing is what is marked as being processed in the queue that a route
+// Processing counts the rows marked as being processed in the queue that a route
 // reads, by this relay or others, or left so by a crash. Routes of one source
 // share it. Counting stops at 10,000 rows of a table. Of a route whose source is
 // no queue the result is empty.
@@ -235,8 +235,8 @@ func (op *Operator) Processing(ctx context.Context, route string) (adapters.Proc
 // lagMost is where counting the rows behind a cursor stops.
 const lagMost = 10_000
 
-// Lag is what lies behind the cursors of a route: rows that were not settled,
-// whether the route matches them or not. Of a queue it is what is unfinished, which
+// Lag counts the rows above the cursors of a route: those that were not settled,
+// whether the route matches them or not. Of a queue it counts unfinished rows, which
 // its routes share. Counting stops at 10,000. Messages that are parked, and dead
 // ones, do not count.
 func (op *Operator) Lag(ctx context.Context, route string) (adapters.Backlog, error) {

@@ -74,7 +74,7 @@ func (s *deadSource) route(row *adapters.Row) string {
 	return ""
 }
 
-// deadPage is what was found among the dead rows of a page.
+// deadPage has the dead rows of a page.
 type deadPage struct {
 	messages []ParkedMessage    // that the filter selects
 	keys     []adapters.DeadKey // of those

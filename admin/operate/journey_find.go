@@ -37,7 +37,7 @@ type search struct {
 	source map[string]string // by route
 }
 
-// foundRow is a row, and the route that it is looked at for; empty: none wants it.
+// foundRow is a row, and the route whose progress is compared with it; empty: no route matches it.
 type foundRow struct {
 	*adapters.FoundRow
 	source, route string
@@ -163,7 +163,7 @@ func (op *Operator) find(ctx context.Context, source, id string) (feed assembly.
 	return feed, found, err
 }
 
-// takeParked returns and removes the parked message that stands for a row on its route.
+// takeParked returns and removes the parked message of a row on its route.
 func (s *search) takeParked(r *foundRow) *adapters.Parked {
 	i := slices.IndexFunc(s.parked, func(p adapters.Parked) bool {
 		return p.Route == r.route && (p.Position == r.Row.Position || p.Position == 0)

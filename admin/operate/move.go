@@ -20,7 +20,7 @@ type Relocation struct {
 
 	// Again are rows that are settled and will be delivered a second time, Skipped
 	// rows that will not be delivered. Late are those of the skipped ones that are
-	// below where the route stands: they were committed late. Rows that are not
+	// below the route's cursor: they were committed late. Rows that are not
 	// committed yet do not count; they will be delivered when they are. Of a
 	// route that runs the numbers are those of the moment. Rows that the route does
 	// not match do not count.
@@ -208,7 +208,7 @@ func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table, re
 	return from, nil
 }
 
-// otherTable is what is wrong with a cursor of another table; nil: nothing.
+// otherTable is the error of a cursor of another table; nil: it is of this one.
 func otherTable(l adapters.LaneStatus, table adapters.Table) *adapters.OtherTable {
 	if l.Table.Is(table) || l.UpdatedAt.IsZero() && l.Table.Name == "" {
 		return nil

@@ -16,9 +16,9 @@ import (
 // functions of this package heed those that concern connections, destinations and the log.
 type Option = assembly.Option
 
-// Operator is what people and scripts do with a relay's state, from any process
+// Operator has the commands of people and scripts on a relay's state, from any process
 // that reaches its state store: list, redrive and skip parked messages, and
-// look at the lanes. A running relay notices within a quarter of its lease.
+// read the state of lanes. A running relay notices within a quarter of its lease.
 type Operator struct {
 	build  *assembly.Builder
 	parts  *assembly.Parts

@@ -17,7 +17,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// OperationOrder is what an operator orders of many messages or routes.
+// OperationOrder is an operator's order for many messages or routes.
 type OperationOrder struct {
 	Kind adapters.OperationKind
 
@@ -34,7 +34,7 @@ type OperationOrder struct {
 	By   string  // author
 }
 
-// OperationPlan is what an order would change: one operation for each state store that has some
+// OperationPlan has the changes of an order: one operation for each state store that has some
 // of it. Nothing is written down yet.
 type OperationPlan struct {
 	Matching []adapters.ParkedCount // of a redrive, skip or purge: messages by route and status
@@ -201,7 +201,7 @@ func (op *Operator) WorkOperation(ctx context.Context, id, worker string, told f
 	}
 }
 
-// watchPause is how often a command looks at an operation that another process works.
+// watchPause is how often a command reads the state of an operation that another process works.
 const watchPause = 250 * time.Millisecond
 
 // Operations returns operations, the newest first.
@@ -234,7 +234,7 @@ func (op *Operator) StopOperation(ctx context.Context, id, by string) (bool, err
 	return op.onOperation(id, func(s adapters.OperatorStore) (bool, error) { return s.StopOperation(ctx, id, by) })
 }
 
-// ResumeOperation makes an operation go on that was stopped, or failed; it returns false when it is at work or done.
+// ResumeOperation continues an operation that was stopped, or failed; it returns false when it is active or done.
 func (op *Operator) ResumeOperation(ctx context.Context, id, by string) (bool, error) {
 	return op.onOperation(id, func(s adapters.OperatorStore) (bool, error) { return s.ResumeOperation(ctx, id, by) })
 }

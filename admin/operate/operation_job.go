@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
-// OperationsJob works the operations of a relay's state stores, beside its routes and with its
+// OperationsJob works the operations of a relay's state stores, while its routes run and with its
 // connections.
 type OperationsJob struct {
 	op       *Operator

@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// PageToken is where a message stands in the list of [Operator.ParkedAfter]: the messages of one state store after those of
+// PageToken is the place of a message in the list of [Operator.ParkedAfter]: the messages of one state store after those of
 // another, then the dead rows of queues. The zero value is before the first.
 type PageToken struct {
 	Store  int                // which of the state stores, in the order of the configuration

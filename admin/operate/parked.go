@@ -18,7 +18,7 @@ func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]Park
 	return op.parked(ctx, f, PageToken{Parked: f.After}, 0)
 }
 
-// Bounds of what is read with [Operator.ParkedWhole]: to look at, and to take along.
+// Bounds of what is read with [Operator.ParkedWhole]: for a page, and for an export.
 const (
 	GlanceBytes int64 = 1 << 20
 	WholeBytes  int64 = 64 << 20
@@ -29,7 +29,7 @@ func (op *Operator) ParkedWhole(ctx context.Context, f adapters.ParkedFilter, by
 	return op.parked(ctx, f, PageToken{Parked: f.After}, bytes)
 }
 
-// ParkedAfter returns the part of that list which begins behind a place; the filter's After is not looked at.
+// ParkedAfter returns the part of that list which begins behind a place; the filter's After is not used.
 func (op *Operator) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after PageToken) ([]ParkedMessage, error) {
 	return op.parked(ctx, f, after, 0)
 }

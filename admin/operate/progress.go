@@ -197,7 +197,7 @@ func registered(ctx context.Context, s adapters.ProgressStore, routes []string) 
 }
 
 // follow carries out what others have written of a row. A position is carried out by the instance that works the route, or is
-// about to: where the original works it, its position moves on by itself. What needs no more than to be noted is added to positions.
+// about to: where the source system works it, its position moves on by itself. What needs no more than to be noted is added to positions.
 func (j *ProgressJob) follow(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress, ours bool, positions map[string]int64) error {
 	if p.Ordered() {
 		if err := j.order(ctx, s, p); err != nil {

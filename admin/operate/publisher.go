@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// ErrNoProgress is why there are no rows of progress to look at.
+// ErrNoProgress is the error where there are no rows of progress.
 var ErrNoProgress = errors.New("no source has a table of progress: it belongs to layout crablet")
 
 // PublisherLag is how far a publisher is behind the last event.

@@ -60,7 +60,7 @@ func retainOnce(ctx context.Context, job *retention.Job) (adapters.Retained, err
 	return done, err
 }
 
-// RetentionView is what retention removed from a source, or would remove, as the command line tool and the API show it.
+// RetentionView counts the rows that retention removed from a source, or would remove, as the command line tool and the API show it.
 type RetentionView struct {
 	Source        string             `json:"source"`
 	Rows          int64              `json:"rows" doc:"Removed one by one, or that would be."`

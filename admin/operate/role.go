@@ -16,7 +16,7 @@ type Role int
 // The roles.
 const (
 	RoleNone    Role = iota
-	RoleRead         // look at everything but payloads
+	RoleRead         // see everything but payloads
 	RoleOperate      // see payloads, examine; pause, resume, redrive, skip
 	RoleAdmin        // purge, seek, rebase, forget, retention, reload, end transactions, create topics, remove instances
 )
@@ -66,7 +66,7 @@ func (c Caller) HowToGet(role Role) string {
 	return fmt.Sprintf("set admin: {anonymous: %s} in the configuration, or %[1]s_tokens_file there, and restart the relay", role)
 }
 
-// Author is what the audit log says of a change: the name that the caller gave, and the token
+// Author is the author of a change in the audit log: the name that the caller gave, and the token
 // that it really had.
 func (c Caller) Author(name string) string {
 	if c.Name != "" {
@@ -99,7 +99,7 @@ const (
 	LoginProxy   = "proxy"   // named by a trusted proxy
 )
 
-// PageAuthor is what the audit log says of a change from a page.
+// PageAuthor is the author of a change from a page in the audit log.
 func (c Caller) PageAuthor() string {
 	name := "dashboard"
 	if c.Name != "" {
@@ -111,7 +111,7 @@ func (c Caller) PageAuthor() string {
 	return name
 }
 
-// PageAuthor is what the audit log says of a change that the caller makes on a page.
+// PageAuthor is the author, in the audit log, of a change that the caller makes on a page.
 func PageAuthor(ctx context.Context) string { return CallerOf(ctx).PageAuthor() }
 
 type callerKey struct{}

@@ -95,7 +95,7 @@ func (op *Operator) DeadRows(ctx context.Context) DeadRows {
 }
 
 // count adds the dead rows of a source. Of a layout with the type in the payload, which some route
-// selects by, only a few are looked at.
+// selects by, only a few are read.
 func (s *deadSource) count(ctx context.Context, d *DeadRows) error {
 	kinds := !reflect.ValueOf(s.routes[0].Match).IsZero() // otherwise the first one takes everything
 	counts, more, err := s.rows.CountDead(ctx, DeadMost, kinds)

@@ -103,7 +103,7 @@ func (op *Operator) countLanes(ctx context.Context, l *Samples, lanes []adapters
 	return nil
 }
 
-// routeLag is how far a route is behind, and what its source says beside that.
+// routeLag is how far a route is behind, and what else its source reports.
 type routeLag struct {
 	processing *status.Marked
 	behind     *adapters.Backlog // nil: not known

@@ -80,7 +80,7 @@ func (op *Operator) EndTransaction(ctx context.Context, source, id, by string) (
 		"application", t.Application, "user", t.User, "client", t.Client, "since", t.Since.UTC().Format(time.RFC3339))
 }
 
-// ender is what can end transactions of a source.
+// ender returns the part of a source that ends transactions.
 func (op *Operator) ender(ctx context.Context, source string) (adapters.TransactionLister, error) {
 	section, ok := op.build.Config.Sources[source]
 	if !ok {
@@ -109,7 +109,7 @@ func (op *Operator) record(ctx context.Context, source, by, action string, chang
 	return recordIn(ctx, op.parts.States[k.Key], by, action, changed, about...)
 }
 
-// openTransactions is what was found out about those of a source.
+// openTransactions is the finding about those of a source.
 type openTransactions struct {
 	at        time.Time
 	text, fix string

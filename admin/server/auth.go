@@ -25,7 +25,7 @@ type Identity struct {
 	Roles   map[string]operate.Role // by name; * is everyone whom the proxy names
 }
 
-// IdentityOf is what a configuration says of it; the configuration has been checked.
+// IdentityOf returns the identity settings of a checked configuration.
 func IdentityOf(a config.Admin) Identity {
 	i := Identity{Header: a.IdentityHeader, Roles: map[string]operate.Role{}}
 	for _, text := range a.IdentityProxies {
@@ -68,7 +68,7 @@ func newAuth(cfg Config) *auth {
 	return a
 }
 
-// request is what a request's context knows of its sender.
+// request has the sender of a request, in its context.
 type request struct {
 	auth   *auth
 	caller operate.Caller
@@ -141,7 +141,7 @@ func (a *auth) named(r *http.Request) string {
 	return strings.TrimSpace(values[0])
 }
 
-// formToken is what a form of a page must carry: a page of another site cannot know it.
+// formToken is the token that a form of a page must carry: a page of another site cannot know it.
 func (r *request) formToken() string {
 	if r.auth == nil {
 		return ""
@@ -151,7 +151,7 @@ func (r *request) formToken() string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// FormToken is what the forms of a page for this caller carry.
+// FormToken is the token in the forms of a page for this caller.
 func FormToken(ctx context.Context) string { return requestOf(ctx).formToken() }
 
 // ValidForm reports whether a form was made for this caller.

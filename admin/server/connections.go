@@ -10,7 +10,7 @@ import (
 
 // pool is a listener with room for a number of connections. When all are taken, a new connection takes the place of the one that
 // has been without a request in progress for the longest time, so clients that hold connections keep out no others. Fewer requests are
-// answered at a time than there are places, and probes beside them: a probe never waits for other requests.
+// answered at a time than there are places, and probes in addition: a probe never waits for other requests.
 type pool struct {
 	net.Listener
 	most  int

@@ -32,7 +32,7 @@ var defaultLimits = limits{
 // open are the paths that need no token: what orchestrators ask.
 var open = []string{"/livez", "/readyz"}
 
-// guard is what every request passes before a handler sees it: the name that it
+// guard checks every request before a handler sees it: the name that it
 // is addressed to, where a browser sent it from, its size, and its token. A
 // handler that is added to the server needs to do nothing for that.
 func guard(cfg Config, lim limits, h http.Handler) http.Handler {

@@ -32,7 +32,7 @@ type Config struct {
 
 	Identity Identity // of a trusted proxy; counts as a token
 
-	Hosts []string // names that requests may be addressed to, beside addresses, localhost and the host of Listen
+	Hosts []string // names that requests may be addressed to, in addition to addresses, localhost and the host of Listen
 
 	Stats  func() []adapters.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
@@ -41,7 +41,7 @@ type Config struct {
 	// Prove answers the challenge of a command that asks whether this relay has its state store; optional.
 	Prove func(ctx context.Context, challenge string) string
 
-	Metrics prometheus.Collector // shown beside the server's own; optional
+	Metrics prometheus.Collector // shown in addition to the server's own; optional
 	API     http.Handler         // answers below /api/v1/; optional
 	Outbox  http.Handler         // answers below /api/outbox/; optional
 	Pages   http.Handler         // answers what no other has; optional

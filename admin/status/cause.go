@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// CauseKind is what keeps a route from delivering, or that nothing does.
+// CauseKind is the kind of cause that keeps a route from delivering, or none.
 type CauseKind string
 
 // The kinds of causes, in the order in which one is looked for.
@@ -134,7 +134,7 @@ func (c *Cause) explain(p *RouteStatus) {
 	}
 }
 
-// writeAction is what to do about progress that cannot be written.
+// writeAction is the fix for progress that cannot be written.
 func writeAction(err string) string {
 	if strings.Contains(err, "No space left") || strings.Contains(err, "is full") {
 		return "free space on its disk; Outrider retries"

@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Owned is what one instance owns of a route.
+// Owned has the lanes of a route that one instance owns.
 type Owned struct {
 	Owner string     `json:"owner"`
 	Alive bool       `json:"alive"`

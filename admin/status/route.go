@@ -41,7 +41,7 @@ type RouteStatus struct {
 	Groups     []Stop     `json:"groups_paused,omitempty"`
 	Processing *Marked    `json:"processing,omitempty"` // of queues: rows that are Marked so in the source
 	Stopped    string     `json:"stopped,omitempty"`    // why the running instance cannot run it
-	Failing    *Failing   `json:"failing,omitempty"`    // the parked message to look at first
+	Failing    *Failing   `json:"failing,omitempty"`    // the parked message whose error matters most
 
 	Overdue *Overdue `json:"overdue,omitempty"` // what the watchdog found; of a running relay only
 
@@ -120,7 +120,7 @@ func (p *RouteStatus) Add(l adapters.LaneStatus) {
 	}
 }
 
-// Overdue is what a route should have settled and has not, as the watchdog found it in the tables.
+// Overdue is a row that a route should have settled and has not, as the watchdog found it in the tables.
 type Overdue struct {
 	Rows  int       `json:"rows" doc:"Rows that were found; at most 200 of each lane."`
 	More  bool      `json:"more,omitempty" doc:"There may be more."`

@@ -32,7 +32,7 @@ type Address struct {
 	NextProbe *time.Time `json:"next_probe_at,omitempty"` // absent while one is under way
 }
 
-// RoutesOf is what this process knows of its routes.
+// RoutesOf returns the state of routes that only their process knows.
 func RoutesOf(stats []adapters.RouteStats) []Route {
 	out := []Route{}
 	for _, s := range stats {

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/admin/server"
 )
 
-// confirmData is what an action will change.
+// confirmData has the changes of an action, to be confirmed.
 type confirmData struct {
 	*action.Plan
 	Action string

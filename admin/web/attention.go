@@ -22,7 +22,7 @@ type failuresData struct {
 	Routes []string
 	Lines  []failureLine
 	Most   int
-	More   bool // some messages were not looked at
+	More   bool // some messages were not read
 	Total  int  // lines that there are
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/admin/server"
 )
 
-// loginData is what the form for a token shows.
+// loginData is the data of the form for a token.
 type loginData struct {
 	Next  string
 	Wrong bool

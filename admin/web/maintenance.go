@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// part is what was found of a part of the configuration.
+// part has the findings about a part of the configuration.
 type part struct {
 	Name     string
 	Findings []console.DiagnosisView

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// notice is what an action says on the page that the browser is led to.
+// notice is the result of an action, on the page that the browser is led to.
 type notice struct {
 	Text string
 	Bad  bool

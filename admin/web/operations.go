@@ -37,7 +37,7 @@ func (s *pages) operations(r *http.Request) (*page, error) {
 	return &page{Name: "operations", Title: "Operations", Data: d}, err
 }
 
-// aboutOperation is what an operation changes, by the names of the filter.
+// aboutOperation names the messages or routes of an operation, by the names of the filter.
 func aboutOperation(o *adapters.Operation) (about []chip) {
 	set := func(name, value string) {
 		if value != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/admin/status"
 )
 
-// summary is what the head of every page says.
+// summary is the head of every page.
 type summary struct {
 	Routes, Attention  int // routes, and those that need attention
 	Held, Dead, Parked int
@@ -189,7 +189,7 @@ func (s *pages) line(snap *console.Snapshot, r *status.RouteStatus, ways map[str
 	return l
 }
 
-// rateOf is what a route delivers a second: between the last two looks, or else in the
+// rateOf is the number of messages that a route delivers a second: between the last two snapshots, or else in the
 // last step of its history.
 func (s *pages) rateOf(snap *console.Snapshot, route string) (float64, bool) {
 	if rate, ok := snap.Rates[route]; ok {

@@ -26,7 +26,7 @@ type routeData struct {
 	Match     string
 }
 
-// minute is what a route did in a minute, as numbers for those who do not see the charts.
+// minute has a route's numbers of a minute, for readers who do not see the charts.
 type minute struct {
 	At                                        time.Time
 	Delivered, Retried, Dead, Parked, Skipped int

@@ -98,7 +98,7 @@ var parsed = sync.OnceValue(func() files {
 	return f
 })
 
-// page is what a template shows.
+// page is the data of a template.
 type page struct {
 	Name  string // of the template
 	Title string
@@ -216,7 +216,7 @@ func (s *pages) render(w http.ResponseWriter, r *http.Request, p *page) {
 	_, _ = w.Write(out.Bytes()) // the browser may have gone
 }
 
-// relative is what the template "time" writes of a time relative to now.
+// relative is a time relative to now, as the template "time" writes it.
 var relative = regexp.MustCompile(`<span class="rel">[^<]*</span>`)
 
 // fail shows an error as a page.

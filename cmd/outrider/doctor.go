@@ -81,7 +81,7 @@ func (a *app) examine(ctx context.Context) ([]doctor.Diagnosis, error) {
 	return append(doctor.Doctor(ctx, cfg, logger), console.Troubles(cfg, runningRoutes(ctx, cfg, logger))...), nil
 }
 
-// runningRoutes is what a running relay knows of its routes; nothing if the state store cannot be opened, which the doctor reports.
+// runningRoutes returns the routes of a running relay; none if the state store cannot be opened, which the doctor reports.
 func runningRoutes(ctx context.Context, cfg *config.Config, logger operate.Option) map[string]status.Route {
 	op, err := operate.NewOperator(ctx, cfg, logger)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *app) printDiagnosesJSON(found []doctor.Diagnosis) error {
 	return a.printJSON(map[string]any{"findings": list, "broken": broken, "warnings": warnings})
 }
 
-// marks stand before findings.
+// marks precede findings.
 var marks = map[adapters.Level]string{
 	adapters.LevelOK: "ok     ", adapters.LevelUnknown: "unknown", adapters.LevelWarning: "WARNING", adapters.LevelBroken: "BROKEN ",
 }

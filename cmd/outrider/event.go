@@ -74,7 +74,7 @@ func (a *app) printJourney(j *operate.Journey) error {
 	return nil
 }
 
-// eventPairs are what there is to say of a place.
+// eventPairs are the facts about a place.
 func eventPairs(p *operate.EventPlace) (cells [][]string) {
 	add := func(name, value string) {
 		if value != "" {

@@ -102,7 +102,7 @@ func (a *app) showOperation(o *adapters.Operation, machine bool) error {
 	return a.printPairs(cells)
 }
 
-// unitOf is what an operation counts.
+// unitOf is the unit of an operation: messages or routes.
 func unitOf(o *adapters.Operation) string {
 	if o.Kind == adapters.OperationSeek {
 		return "route"
@@ -110,7 +110,7 @@ func unitOf(o *adapters.Operation) string {
 	return "message"
 }
 
-// about is what an operation is about, in the words of the flags.
+// about is the subject of an operation, in the words of the flags.
 func about(o *adapters.Operation) string {
 	if o.Kind == adapters.OperationSeek {
 		return strings.Join(o.Routes, " ") + " to " + o.To
@@ -135,7 +135,7 @@ func detachFlag(c *cobra.Command, detach *bool) {
 	c.Flags().BoolVar(detach, "detach", false, "leave the work to a running relay and return at once")
 }
 
-// done is what an operation has done to messages or routes.
+// done is the verb of an operation, in the past.
 func done(kind adapters.OperationKind) string {
 	return map[adapters.OperationKind]string{adapters.OperationRedrive: "redriven", adapters.OperationSkip: "skipped",
 		adapters.OperationPurge: "purged", adapters.OperationSeek: "moved"}[kind]

@@ -130,7 +130,7 @@ func (ch *change) check() (pace operate.RateLimit, err error) {
 	return pace, ch.filter.read()
 }
 
-// commands are what the call comes to: one for each id, or one.
+// commands are those of the call: one for each id, or one.
 func (ch *change) commands() []adapters.ParkedCommand {
 	c := adapters.ParkedCommand{Action: ch.action, Filter: ch.filter.ParkedFilter, All: ch.all, By: cmp.Or(ch.by, currentUser())}
 	if len(ch.ids) == 0 {
@@ -276,7 +276,7 @@ func (a *app) progress(ch *change, done, total int) {
 	}
 }
 
-// printCount is what --dry-run says.
+// printCount prints the result of --dry-run.
 func (a *app) printCount(ch *change, rows []matching, total int) error {
 	if ch.output.json() {
 		return a.printJSON(map[string]any{"action": ch.action, "dry_run": true, "would_change": total,

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// pauseResult is what pause and resume did, for machines.
+// pauseResult is the result of pause and resume, for machines.
 type pauseResult struct {
 	Route   string `json:"route"`
 	Address string `json:"address,omitempty"`
@@ -22,7 +22,7 @@ type pauseResult struct {
 	AtRest  *bool  `json:"at_rest,omitempty"`
 }
 
-// name is what was paused or resumed, in words.
+// name is the route, address or group that was paused or resumed, in words.
 func (r pauseResult) name(quote func(string) string) string {
 	name := "route " + r.Route
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// publication is what the flags of publish say.
+// publication has the flags of publish.
 type publication struct {
 	source, typ, group, id, tenant string
 	aggregateType, aggregateID     string

@@ -11,14 +11,14 @@ import (
 	"github.com/outriderhq/outrider/admin/operate"
 )
 
-// moved is what seek and rebase did or would do, for machines.
+// moved is the result or plan of seek and rebase, for machines.
 type moved struct {
 	Route       string   `json:"route"`
 	Action      string   `json:"action"`
 	To          string   `json:"to"`
 	Again       int      `json:"again"`                  // rows that are delivered a second time
 	Skipped     int      `json:"skipped"`                // rows that are not delivered
-	SkippedLate int      `json:"skipped_late,omitempty"` // of those, committed late, below where the route stands
+	SkippedLate int      `json:"skipped_late,omitempty"` // of those, committed late, below the route's cursor
 	AtLeast     bool     `json:"at_least,omitempty"`
 	RunningOn   []string `json:"running_on"`
 	Applied     bool     `json:"applied"`

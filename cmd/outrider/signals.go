@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// errForced is what becomes of a command that did not end after one signal.
+// errForced is the error of a command that did not end after one signal.
 var errForced = errors.New("ended by a second signal: messages in flight are delivered again at the next start")
 
 // sameRequest is how close together two signals are one request to stop: some

@@ -19,7 +19,7 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// statusView is what a call of status asks for.
+// statusView has the selection of a call of status.
 type statusView struct {
 	routes []string // names or patterns; empty: all
 	states []string
@@ -104,7 +104,7 @@ func explainMissing(err error) error {
 	var state interface{ SQLState() string } // of PostgreSQL
 	if errors.As(err, &state) && state.SQLState() == "42P01" ||
 		err != nil && strings.Contains(err.Error(), "no such table: outrider_") {
-		what, _, _ := strings.Cut(err.Error(), "; ") // behind it stands what a program would do
+		what, _, _ := strings.Cut(err.Error(), "; ") // behind it is what a program would do
 		return fmt.Errorf("%s: the state tables do not exist yet: `outrider init` or `outrider run` creates them", what)
 	}
 	return err

@@ -49,7 +49,7 @@ func (a *app) printStops(rows []status.RouteStatus) {
 	}
 }
 
-// explanation is what there is to say of a route beside its numbers: each fact on
+// explanation has the facts about a route that are no numbers: each fact on
 // a line, what to do about it on the next.
 func explanation(p *status.RouteStatus) []string {
 	var lines []string

@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/router"
 )
 
-// Feed is what the routes of a source read, which they share: one of source, queue and
+// Feed is read by the routes of a source, which share it: one of source, queue and
 // subscriber, and how it is read.
 type Feed struct {
 	Source     adapters.OperatorSource

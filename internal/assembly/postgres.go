@@ -27,8 +27,8 @@ type postgresTable struct {
 // postgresSource is the kind of a source in PostgreSQL.
 func postgresSource(at site, s *config.Postgres) SourceKind {
 	t := postgresTable{at, s}
-	if s.Stock() {
-		return SourceKind{Pools: true, Leader: s.Leader, Open: t.openStock, InitSQL: t.offsetsSQL}
+	if s.ByWatermillSQL() {
+		return SourceKind{Pools: true, Leader: s.Leader, Open: t.openWatermillSQL, InitSQL: t.offsetsSQL}
 	}
 	k := SourceKind{Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
 		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
@@ -166,10 +166,10 @@ func (t postgresTable) initSQL(to Grantees) string {
 
 // offsetsSQL are the grants on watermill-sql's table of offsets, where it is made use of.
 func (t postgresTable) offsetsSQL(to Grantees) string {
-	if t.Group == "" && t.Offsets == "" && !t.Stock() && !t.startsAtOffsets() {
+	if t.Group == "" && t.Offsets == "" && !t.ByWatermillSQL() && !t.startsAtOffsets() {
 		return ""
 	}
-	grants, err := logtable.OffsetsGrants(t.logTable(), t.Stock())
+	grants, err := logtable.OffsetsGrants(t.logTable(), t.ByWatermillSQL())
 	if err != nil {
 		return asComment(err)
 	}

@@ -79,8 +79,8 @@ func (t postgresTable) partitionRows() int64 {
 	return int64(t.Retention.PartitionRows)
 }
 
-// openStock opens a table of watermill-sql that its own Subscriber reads.
-func (t postgresTable) openStock(ctx context.Context) (f Feed, err error) {
+// openWatermillSQL opens a table of watermill-sql that its own Subscriber reads.
+func (t postgresTable) openWatermillSQL(ctx context.Context) (f Feed, err error) {
 	pool, err := t.Options.openPostgres(ctx, t.name, t.Postgres)
 	if err != nil {
 		return f, err

@@ -165,7 +165,7 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 		refused = deliver(ctx, tx)
 		return refused
 	})
-	if locked, some := errors.AsType[*adapters.LockedError](err); some { // the others go without these, which are excluded for a while
+	if locked, some := errors.AsType[*adapters.LockedError](err); some { // other rows go without these, which are excluded for a while
 		lost = locked.Claims
 		for _, c := range lost {
 			ledger.excludeEvicted(claimOf(of[c]).key, time.Now().Add(lockedPause))

@@ -12,7 +12,7 @@ import (
 // continuePause is the shortest pause of a claimer whose queue has not seen all rows.
 const continuePause = time.Millisecond
 
-// continueSoon shortens the pause after a claim that brought nothing but has not seen all rows: one of the others may be waiting. More
+// continueSoon shortens the pause after a claim that brought nothing but has not seen all rows: one that it has not seen may be waiting. More
 // means that the next claim continues. The pause also ends when a row that was seen becomes due, for which there is no wake-up.
 func (c *Claimer) continueSoon(pause time.Duration) (shortened time.Duration, more bool) {
 	l := c.Queue.Coverage()

@@ -33,7 +33,7 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 		applyPausedGroups(s)
 	}
 	r.Log().Info("paused groups have changed", "paused", len(now)) // none of them is delivered from here on
-	r.Feeder.Wake() // what was resumed may be claimed
+	r.Feeder.Wake()                                                // what was resumed may be claimed
 }
 
 // Paused returns the groups that are paused now; nil: none was paused so far. A command may change the set at any time: a claim uses one set

@@ -214,7 +214,7 @@ func (p *progress) settlements(e settling.Extent, delivered []*Item) (out []adap
 		return nil
 	}
 	if p.route.Progress && e < settling.Passed && p.concluded() && delivered == nil {
-		e = settling.Passed // the row shows the cursor that is least far, which may have passed over the others' rows
+		e = settling.Passed // the row shows the lowest cursor, which may be above rows of other lanes
 	}
 	for i, str := range p.streams {
 		mine := slices.ContainsFunc(delivered, str.settles)

@@ -62,7 +62,7 @@ type Stream struct {
 	Order   uint64  // number of the fetch that took fetched's snapshot
 	Drained bool    // the last read left nothing behind
 	whole   bool    // all that was visible as of Fetched has been given to the session, or to former owners
-	Closing bool    // the last read came to where the others stood then
+	Closing bool    // the last read reached the other lanes' cursor
 	Density float64 // rows per position in the last read, if that left something behind; 0: not known
 }
 

@@ -114,7 +114,7 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 	for _, err := range errs {
 		switch {
 		case err == nil:
-		case ctx.Err() != nil: // what the error says of one message must not end the others
+		case ctx.Err() != nil: // the error of one message must not end other messages
 			return nil, outbox.Unavailable(fmt.Errorf("%w before it was found out which message is at fault: %w", context.Cause(ctx), err), 0)
 		case outbox.KindOf(err) == outbox.KindUnavailable:
 			return nil, err

@@ -34,7 +34,7 @@ func answer[V any](now *round, q question, ask func() (V, error)) (V, error) {
 	return v, err
 }
 
-// prepare gives new cursors their start and checks that the others belong to the table that the route reads, and are still valid in it.
+// prepare gives new cursors their start and checks that existing ones belong to the table that the route reads, and are still valid in it.
 func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneState) error {
 	if err := r.locate(ctx, now); err != nil {
 		return &sourceError{err}

@@ -141,7 +141,7 @@ func (m *Manager) KeepLease(ctx context.Context) {
 func (m *Manager) RenewNow() { signal.Send(m.renewNow) }
 
 // renew extends the lease, ends the sessions of lanes that are no longer ours and has sessions notice operators' commands. Lost lanes are stopped
-// before the others may send again: after a freeze nothing may be sent for them.
+// before other instances may send again: after a freeze nothing may be sent for them.
 func (m *Manager) renew(ctx context.Context) {
 	began := time.Since(m.epoch)
 	ctx, cancel := context.WithTimeout(ctx, m.lease/2)

@@ -23,7 +23,7 @@ import (
 //
 // Streams of a slot with the same cursor share a read, and its rows are fanned out to them. Near the end of the table all routes have the
 // same cursors, so an idle source costs one query of 16 reads with one route or with five hundred. A lane without room drops out of the
-// shared read and falls behind; it catches up by reads of its own that end at the cursor of the others, and then joins them again.
+// shared read and falls behind; it catches up by reads of its own that end at the other lanes' cursor, and then joins them again.
 type Reader struct {
 	Source  adapters.Source
 	log     *slog.Logger
