@@ -59,6 +59,19 @@ func TestImportCrablet(t *testing.T) {
 	}
 }
 
+func TestImportDebezium(t *testing.T) {
+	ours := filepath.Join(t.TempDir(), "outrider.yaml")
+	r := call(t.Context(), "", "import", "debezium", filepath.Join("..", "..", "compat", "debezium", "testdata", "connector.json"), "--output", ours)
+	if r.code != exitOK || !strings.Contains(r.err, "connector.json:20: key.converter is left out") {
+		t.Errorf("%v", r)
+	}
+	t.Setenv("DATABASE_PASSWORD", "secret")
+	t.Setenv("KAFKA_BROKERS", "127.0.0.1:9092")
+	if r := call(t.Context(), "", "validate", "--config", ours); r.code != exitOK || r.err != "" {
+		t.Errorf("%v", r)
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -101,6 +101,10 @@ func logNotes(b *strings.Builder, l *layout.Log) {
 	if l.Numbered {
 		fmt.Fprintf(b, "\nThe id of a message is the table's name, a colon and the position: `%s:42`.\n", l.Table)
 	}
+	if l.Captured {
+		b.WriteString("\n`outrider init` adds the position and the transaction, without writing the table again; rows from before have none and are not read. " +
+			"`columns` names those that are called otherwise, `header_columns` those that travel as headers.\n")
+	}
 	if l.Progress != "" {
 		fmt.Fprintf(b, "\nA route with `progress: {topic: T, publisher: P}` keeps its row in `%s` (`progress_table` names another).\n", l.Progress)
 	}

@@ -58,7 +58,7 @@ func kindOf(v gjson.Result) (kind, error) {
 	switch {
 	case err != nil:
 		return 0, errShape
-	case int64(int32(n)) == n: //nolint:gosec // G115: the conversion is the question
+	case int64(int32(n)) == n:
 		return kindInt, nil
 	}
 	return kindLong, nil
@@ -71,11 +71,11 @@ func shapeOf(v gjson.Result) (*shape, error) {
 		return nil, err
 	}
 	s := &shape{kind: k}
-	switch k {
-	case kindObject:
+	if k == kindObject {
 		s.fields = map[string]*shape{}
 		err = s.merge(v)
-	case kindArray:
+	}
+	if k == kindArray {
 		items := v.Array()
 		if len(items) == 0 {
 			return nil, nil //nolint:nilnil // no type, and no mistake
@@ -157,17 +157,15 @@ func (s *shape) append(dst []byte, v gjson.Result) ([]byte, error) {
 		return append(dst, "null"...), nil
 	case k != s.kind:
 		return nil, errShape
-	}
-	switch k {
-	case kindText:
+	case k == kindText:
 		return appendJackson(dst, v.Str), nil
-	case kindDouble:
+	case k == kindDouble:
 		return appendDouble(dst, v.Num), nil
-	case kindInt, kindLong:
+	case k == kindInt, k == kindLong:
 		return strconv.AppendInt(dst, v.Int(), 10), nil
-	case kindArray:
+	case k == kindArray:
 		return s.appendItems(dst, v.Array())
-	case kindObject:
+	case k == kindObject:
 		return s.appendFields(dst, v)
 	}
 	return append(dst, v.Raw...), nil

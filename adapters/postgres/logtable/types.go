@@ -167,6 +167,9 @@ func connectValue(name string, c pg.TableColumn) string {
 	case pgtype.TextArrayOID, pgtype.VarcharArrayOID:
 		return "array_to_json(" + name + ")::text"
 	}
+	if c.OID == pgtype.BPCharOID {
+		return name // a cast to text would cut its spaces
+	}
 	return name + "::text"
 }
 

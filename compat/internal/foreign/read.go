@@ -20,7 +20,7 @@ type Setting struct {
 }
 
 // Read returns the settings of a file in their order: one of the environment (.env, .env.production, x.env), or one whose name ends with
-// .properties, .yaml or .yml.
+// .properties, .yaml, .yml or .json.
 func Read(name string, text []byte) ([]Setting, error) {
 	if IsEnvironment(name) {
 		return readEnvironment(name, text)
@@ -28,7 +28,7 @@ func Read(name string, text []byte) ([]Setting, error) {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".properties":
 		return readProperties(name, text)
-	case ".yaml", ".yml":
+	case ".yaml", ".yml", ".json":
 		return readYAML(name, text)
 	}
 	return nil, fmt.Errorf("%s: the name ends neither with .env, .properties nor .yaml: rename the file to what it is", name)
