@@ -117,3 +117,38 @@ func (r *Redis) check(c *form.Checker, at form.Location) {
 	uri(c, at.Child("source"), r.Source)
 	cloudEventsSource(c, at, r.Format)
 }
+
+// RedisSource reads a Redis Stream by Watermill's Subscriber. Its messages have no cursor: what is not delivered at once is parked in the
+// state store.
+type RedisSource struct {
+	RedisServers `yaml:",inline"`
+
+	_ form.Key `yaml:"addresses"`
+	_ form.Key `yaml:"cluster"`
+	_ form.Key `yaml:"sentinel"`
+
+	Stream string `yaml:"stream" required:"true" doc:"Key of the stream; it is created where there is none."`
+	Group  string `yaml:"group" default:"outrider" doc:"Consumer group, which has what was read and acknowledged. It is created where there is none."`
+	Start  string `yaml:"start" enum:"oldest|newest" default:"oldest" doc:"Where a new group begins: with the first entry of the stream, or with what is added from now on."`
+
+	_ form.Key `yaml:"username"`
+	_ form.Key `yaml:"password"`
+	_ form.Key `yaml:"database"`
+	_ form.Key `yaml:"tls"`
+	_ form.Key `yaml:"timeout"`
+
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload. A message with a larger one is dead, with its size in the error."`
+	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source. No effect, because the source has one route."`
+}
+
+// Kind is "redis".
+func (*RedisSource) Kind() string { return "redis" }
+
+func (*RedisSource) traits() traits { return traits{oneRoute: true} }
+
+func (r *RedisSource) check(c *form.Checker, at form.Location) {
+	r.RedisServers.check(c, at)
+	if at.Has("stream") && !validStream(r.Stream) {
+		c.Add(at.Child("stream"), "is not a stream name that Redis allows").Fix("%s", streamRule)
+	}
+}

@@ -41,7 +41,7 @@ var beyondSchema = []string{
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
 	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "mysql-leader-lock", "state-mysql", "state-mysql-port", "state-mysql-tls", "state-schema-sqlite", "state-schema-system", "state-url", "subscriber-fan-out", "subscriber-state",
 	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "topic-template", "nats",
-	"variable-unset", "variable-value", "watermill", "watermill-client", "webhook-secrets", "yaml-tag", "range-units", "claimless-twice", "progress-state",
+	"variable-unset", "variable-value", "watermill", "watermill-client", "webhook-secrets", "yaml-tag", "range-units", "claimless-twice", "progress-state", "debezium",
 }
 
 // TestSchemaAgrees compares schema and parser on all files of testdata.

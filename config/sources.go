@@ -3,7 +3,7 @@ package config
 import "github.com/outriderhq/outrider/config/internal/form"
 
 // Source is where messages are read from: one of [*Postgres], [*SQLite], [*MongoDB], [*MySQL],
-// [*HTTPSource], [*AMQPSource], [*NATSSource] and [*Subscriber].
+// [*HTTPSource], [*AMQPSource], [*NATSSource], [*RedisSource] and [*Subscriber].
 type Source interface {
 	// Kind is the value of the key type.
 	Kind() string
@@ -39,6 +39,7 @@ var sources = form.NewRegistry[Source]("source",
 	form.Kind{Zero: &HTTPSource{}, Doc: "HTTP requests as watermill-http's Publisher sends them. The response waits for the verdict: 200 if the message is delivered, skipped or durably parked, otherwise 503."},
 	form.Kind{Zero: &AMQPSource{}, Doc: "A queue of RabbitMQ, read by watermill-amqp's Subscriber. A message is acknowledged if it is delivered, skipped or durably parked."},
 	form.Kind{Zero: &NATSSource{}, Doc: "A stream of NATS JetStream, as watermill-nats's Publisher writes it. A message is acknowledged when it is delivered, skipped or durably parked."},
+	form.Kind{Zero: &RedisSource{}, Doc: "A stream of Redis, read by watermill-redisstream's Subscriber in a consumer group. An entry is acknowledged when its message is delivered, skipped or durably parked."},
 	form.Kind{Zero: &Subscriber{}, Doc: "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none."},
 )
 

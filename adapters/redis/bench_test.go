@@ -1,7 +1,7 @@
 package redis
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +18,7 @@ func BenchmarkDeliver(b *testing.B) {
 	d := destination(b, Config{Servers: at(address), Stream: stream, MaxLen: 100_000})
 	batch := sequence("g", wavesOf)
 	for i := range batch {
-		batch[i] = newMessage(fmt.Sprint(i), "g", 290)
+		batch[i] = newMessage(strconv.Itoa(i), "g", 290)
 	}
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += wavesOf {
@@ -34,14 +34,14 @@ func BenchmarkBare(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			address, stream := testenv.StartRedis(b, "appendonly no").Address(), newKey(b)
 			servers := at(address)
-			c, _ := servers.open().(*redis.Client)
-			defer c.Close()
+			c, _ := servers.open(1).(*redis.Client)
+			b.Cleanup(func() { _ = c.Close() })
 			msg := newMessage("1", "g", 290)
 			for n := 0; n < b.N; n += wavesOf {
 				p := pipe(c)
 				for range wavesOf {
 					p.XAdd(b.Context(), &redis.XAddArgs{Stream: stream, MaxLen: 100_000, Approx: true, Values: []any{
-						"_watermill_message_uuid", msg.UUID, "metadata", appendMetadata(nil, msg.Metadata), "payload", []byte(msg.Payload)}})
+						"_watermill_message_uuid", msg.UUID, "metadata", metadata(msg.Metadata), "payload", []byte(msg.Payload)}})
 				}
 				if _, err := p.Exec(b.Context()); err != nil {
 					b.Fatal(err)

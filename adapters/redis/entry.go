@@ -47,7 +47,7 @@ func (d *Destination) fields(args []any, msg *message.Message) ([]any, error) {
 		if msg.Metadata[redisstream.UUIDHeaderKey] != "" {
 			return args, outbox.Permanent(fmt.Errorf("message %s has a header %q, which Watermill keeps for the message id: rename the header", msg.UUID, redisstream.UUIDHeaderKey))
 		}
-		return append(args, redisstream.UUIDHeaderKey, msg.UUID, fieldMetadata, appendMetadata(nil, msg.Metadata)), nil
+		return append(args, redisstream.UUIDHeaderKey, msg.UUID, fieldMetadata, metadata(msg.Metadata)), nil
 	}
 	var some [16]format.Header
 	headers, err := d.headers(some[:0], msg)
@@ -59,25 +59,30 @@ func (d *Destination) fields(args []any, msg *message.Message) ([]any, error) {
 	return args, err
 }
 
-// appendMetadata appends metadata as watermill-redisstream writes it: a map of strings in MessagePack; nothing for none. The library's own
-// encoder works by reflection and takes several times as long.
-func appendMetadata(dst []byte, metadata message.Metadata) []byte {
-	n := len(metadata)
-	switch {
-	case n == 0:
-		return dst
-	case n < 1<<4:
-		dst = append(dst, 0x80|byte(n))
-	case n < 1<<16:
-		dst = binary.BigEndian.AppendUint16(append(dst, 0xde), uint16(n))
-	default:
-		dst = binary.BigEndian.AppendUint32(append(dst, 0xdf), uint32(n)) //nolint:gosec // a row has at most 1000
+// metadata returns metadata as watermill-redisstream writes it: a map of strings in MessagePack; nothing for none. The library's own encoder
+// works by reflection and takes several times as long.
+func metadata(of message.Metadata) []byte {
+	n, size := len(of), 3
+	if n == 0 {
+		return nil
 	}
-	for k, v := range metadata {
+	for k, v := range of {
+		size += len(k) + len(v) + 2*longestHead
+	}
+	dst := make([]byte, 0, size)
+	if n < 1<<4 {
+		dst = append(dst, 0x80|byte(n))
+	} else { // a row has at most 1,000
+		dst = binary.BigEndian.AppendUint16(append(dst, 0xde), uint16(n))
+	}
+	for k, v := range of {
 		dst = appendText(appendText(dst, k), v)
 	}
 	return dst
 }
+
+// longestHead is how many bytes precede a text at most.
+const longestHead = 5
 
 func appendText(dst []byte, s string) []byte {
 	n := len(s)
@@ -89,7 +94,7 @@ func appendText(dst []byte, s string) []byte {
 	case n < 1<<16:
 		dst = binary.BigEndian.AppendUint16(append(dst, 0xda), uint16(n))
 	default:
-		dst = binary.BigEndian.AppendUint32(append(dst, 0xdb), uint32(n)) //nolint:gosec // a row has at most 512 MiB
+		dst = binary.BigEndian.AppendUint32(append(dst, 0xdb), uint32(n))
 	}
 	return append(dst, s...)
 }

@@ -20,13 +20,13 @@ var (
 type link struct {
 	redis.UniversalClient
 
-	asked   bool // idmp is known
-	idempot bool // the server recognises repeated messages
+	asked  bool // unique is known
+	unique bool // the server recognises repeated messages
 }
 
 // links are the clients of a destination.
 type links struct {
-	open func() redis.UniversalClient
+	open func(connections int) redis.UniversalClient
 	free chan struct{} // one for each link in use
 
 	mu     sync.Mutex
@@ -34,7 +34,7 @@ type links struct {
 	closed bool
 }
 
-func newLinks(open func() redis.UniversalClient) *links {
+func newLinks(open func(connections int) redis.UniversalClient) *links {
 	return &links{open: open, free: make(chan struct{}, mostLinks)}
 }
 
@@ -56,7 +56,7 @@ func (l *links) take(ctx context.Context) (*link, error) {
 		l.idle = l.idle[:n-1]
 		return taken, nil
 	}
-	return &link{UniversalClient: l.open()}, nil
+	return &link{UniversalClient: l.open(1)}, nil
 }
 
 // give takes a link back. One that failed, or that was interrupted, is closed: what comes over it next would be the answer to something else, or it

@@ -58,9 +58,9 @@ func (d *Destination) unique(ctx context.Context, l *link, node *redis.Client) b
 	}
 	if !l.asked {
 		text, err := node.Info(ctx, "server").Result()
-		l.asked, l.idempot = err == nil || isAnswer(err), hasIDMP(info(text)["redis_version"])
+		l.asked, l.unique = err == nil || isAnswer(err), hasIDMP(info(text)["redis_version"])
 	}
-	return l.idempot
+	return l.unique
 }
 
 // foundUnique takes IDMP back if the server did not understand it: then it stored no message.

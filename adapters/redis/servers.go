@@ -64,10 +64,10 @@ func (quiet) Printf(ctx context.Context, text string, args ...any) {
 
 var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
 
-// open returns a client of at most one connection to each server. It repeats nothing: a request that was sent twice could be stored twice,
-// and behind later ones.
-func (s *Servers) open() redis.UniversalClient {
-	const connections, buffer = 1, 64 << 10
+// open returns a client of at most so many connections to each server. It repeats nothing: a request that was sent twice could be stored
+// twice, and behind later ones.
+func (s *Servers) open(connections int) redis.UniversalClient {
+	const buffer = 64 << 10
 	silence()
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: s.Addresses, IsClusterMode: s.Cluster,

@@ -142,7 +142,7 @@ func TestRepeatedMessagesAreRecognised(t *testing.T) {
 	if want := []any{"xadd", stream, "idmp", "test/00", "1", "*"}; err != nil || !slices.Equal(args[:6], want) {
 		t.Errorf("%v, %v, want %v", args[:6], err, want)
 	}
-	l := &link{UniversalClient: d.cfg.open(), asked: true, idempot: true} // which 7.0 does not have
+	l := &link{UniversalClient: d.cfg.open(1), asked: true, unique: true} // which 7.0 does not have
 	d.links.idle = append(d.links.idle, l)
 	msgs := sequence("g", 3)
 	if got := kinds(msgs, d.Deliver(t.Context(), stream, msgs)); got != "g-00000 unavailable, g-00001 unavailable, g-00002 unavailable" {

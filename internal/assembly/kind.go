@@ -19,6 +19,7 @@ var (
 		"http":       entry(httpSource),
 		"amqp":       entry(amqpSource),
 		"nats":       entry(natsSource),
+		"redis":      entry(redisSource),
 		"subscriber": entry(subscriberSource),
 	}
 	destinationKinds = map[string]func(site, any) DestinationKind{

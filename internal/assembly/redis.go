@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"context"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/redis"
 	"github.com/outriderhq/outrider/config"
@@ -38,4 +40,19 @@ func redisServers(r *config.RedisServers) (s redis.Servers, err error) {
 	}
 	s.TLS, err = newTLS(r.TLS, r.Encrypted())
 	return s, err
+}
+
+// redisSource is a stream that is read in a consumer group.
+func redisSource(at site, s *config.RedisSource) SourceKind {
+	return SourceKind{Leader: s.Leader, Open: func(context.Context) (Feed, error) {
+		servers, err := redisServers(&s.RedisServers)
+		if err != nil {
+			return Feed{}, err
+		}
+		sub, err := redis.NewSubscriber(redis.SubscriberConfig{Servers: servers, Group: s.Group, Fresh: s.Start == "newest", Logger: at.log.With("source", at.name)})
+		if err != nil {
+			return Feed{}, err
+		}
+		return Feed{subscriber: sub, topic: s.Stream, maxRow: int64(s.MaxRow), examine: sub.Check, close: sub.Close}, nil
+	}}
 }

@@ -16,7 +16,7 @@ func TestAPrivateRedisIsKilledFrozenAndStartedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	r.Thaw()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
