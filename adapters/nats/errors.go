@@ -29,17 +29,18 @@ func refused(err error) bool {
 
 // undelivered says why messages were not delivered, or why that is not known. msg is the one that was sent alone.
 func (w *wave) undelivered(msg *natsgo.Msg, err error) error {
-	d, subject := w.d, w.subject
+	d, subject, cause := w.d, w.subject, context.Cause(w.limited)
 	api, answered := errors.AsType[*jetstream.APIError](err)
 	switch {
+	case errors.Is(w.ctx.Err(), context.DeadlineExceeded):
+		return outbox.Transient(fmt.Errorf("nats: messages for subject %q were not acknowledged in the time given: %w", subject, w.ctx.Err()), 0)
+	case w.ctx.Err() != nil:
+		return outbox.Released(fmt.Errorf("nats: the delivery to subject %q was called off: %w", subject, w.ctx.Err()))
+	case errors.Is(err, errClosed), errors.Is(cause, errClosed):
+		return outbox.Released(errClosed)
 	case errors.As(err, new(*outbox.Error)):
-		if w.ctx.Err() == nil && !errors.Is(context.Cause(w.limited), errClosed) {
-			return err
-		}
-		return w.ended(err)
-	case errors.Is(err, errClosed), w.ctx.Err() != nil, errors.Is(context.Cause(w.limited), errClosed):
-		return w.ended(err)
-	case errors.Is(context.Cause(w.limited), errLost):
+		return err
+	case errors.Is(cause, errLost):
 		return outbox.Unavailable(fmt.Errorf("nats: subject %q: %w: whether messages are stored is not known, they are sent again with the same ids", subject, errLost), 0)
 	case w.limited.Err() != nil:
 		return outbox.Unavailable(fmt.Errorf("nats: messages for subject %q were not acknowledged within %v%s", subject, d.cfg.Timeout, d.link.denial(subject)), 0)
@@ -51,19 +52,6 @@ func (w *wave) undelivered(msg *natsgo.Msg, err error) error {
 	}
 	d.streams.forget(subject)
 	return d.unavailable(subject, err)
-}
-
-// ended is the error of messages whose delivery was ended by the caller.
-func (w *wave) ended(err error) error {
-	switch {
-	case errors.Is(w.ctx.Err(), context.DeadlineExceeded):
-		return outbox.Transient(fmt.Errorf("nats: messages for subject %q were not acknowledged in the time given: %w", w.subject, w.ctx.Err()), 0)
-	case w.ctx.Err() != nil:
-		return outbox.Released(fmt.Errorf("nats: the delivery to subject %q was called off: %w", w.subject, w.ctx.Err()))
-	case errors.Is(err, errClosed):
-		return outbox.Released(errClosed)
-	}
-	return outbox.Released(fmt.Errorf("%w: %w", errClosed, err))
 }
 
 // unavailable says what keeps a subject from being published to. No message is to blame for any of it.

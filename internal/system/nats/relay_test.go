@@ -1,3 +1,4 @@
+// Package nats_test runs whole relays with servers of NATS, which only its test program links.
 package nats_test
 
 import (
