@@ -14,10 +14,11 @@ type AMQP struct {
 	Exchange    string    `yaml:"exchange" doc:"Exchange to publish to. Default: the default exchange, where the routing key is the name of a queue."`
 	RoutingKey  Template  `yaml:"routing_key" required:"true" doc:"Routing key, or a template such as {{.Type}}. A message that no queue takes waits, as if the broker were down."`
 	RoutingKeys []Glob    `yaml:"routing_keys" doc:"Routing keys that a template may produce, as patterns such as orders.*; a message of another is dead. If the routing key is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any queue. A template never produces one that begins with amq."`
-	Format      string    `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"Format of a message: watermill-amqp's wire format, the payload alone, or a CloudEvent in binary mode (cloudEvents_ headers). The message id is the event id in each."`
-	PerGroup    int       `yaml:"per_group" default:"1" min:"1" max:"1000" doc:"Most messages of a group that are sent before the first of them is confirmed. 1 keeps the order of a group whatever happens. More is faster for few groups, for queues that never refuse single messages: one with a maximum length and overflow: reject-publish may store a later message before an earlier one. See docs/amqp.md."`
-	Timeout     Duration  `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time until a batch of messages is confirmed."`
-	Source      string    `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+	Format      string    `yaml:"format" enum:"watermill|raw|cloudevents|debezium" default:"watermill" doc:"Format of a message: watermill-amqp's wire format, the payload alone, a CloudEvent in binary mode (cloudEvents_ headers), or the headers of Debezium's outbox event router (docs/migrate/debezium.md). The message id is the event id in each."`
+	Debezium    `yaml:"debezium" doc:"With format debezium: how a payload becomes the value."`
+	PerGroup    int      `yaml:"per_group" default:"1" min:"1" max:"1000" doc:"Most messages of a group that are sent before the first of them is confirmed. 1 keeps the order of a group whatever happens. More is faster for few groups, for queues that never refuse single messages: one with a maximum length and overflow: reject-publish may store a later message before an earlier one. See docs/amqp.md."`
+	Timeout     Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time until a batch of messages is confirmed."`
+	Source      string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference. With format debezium: the topic.prefix of the connector."`
 }
 
 // Kind is "amqp".
@@ -47,6 +48,7 @@ func (a *AMQP) check(c *form.Checker, at form.Location) {
 	}
 	uri(c, at.Child("source"), a.Source)
 	cloudEventsSource(c, at, a.Format)
+	a.Debezium.check(c, at, a.Format)
 }
 
 // AMQPSource takes messages of a queue, as watermill-amqp's Publisher sends them. They have no cursor: what is not delivered at once is

@@ -21,6 +21,8 @@ func (d *Debezium) check(c *form.Checker, at form.Location, format string) {
 	}
 }
 
+func (d *Debezium) debezium() *Debezium { return d }
+
 // DebeziumOf returns how a destination writes payloads in format debezium; nil: in another format, or as they are.
 func DebeziumOf(d Destination) *Debezium {
 	k, ok := d.(interface{ debezium() *Debezium })

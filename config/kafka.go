@@ -14,7 +14,7 @@ type Kafka struct {
 	Topic           Template `yaml:"topic" required:"true" doc:"Topic to write to, or a template such as {{.Type}}."`
 	Topics          []Glob   `yaml:"topics" doc:"Topics that a template may produce, as patterns such as orders.*; a message of another topic is dead. If the topic is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any topic. A template never produces a topic that begins with _."`
 	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents|debezium" default:"watermill" doc:"Format of a record: watermill-kafka's wire format, the payload alone, a CloudEvent in binary mode (ce_ headers), or what Debezium's outbox event router writes (docs/migrate/debezium.md)."`
-	Debezium        Debezium `yaml:"debezium" doc:"With format debezium: how a payload becomes the value."`
+	Debezium        `yaml:"debezium" doc:"With format debezium: how a payload becomes the value."`
 	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
 	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection. Default: on if sasl is set and a broker is not on this machine."`
 	SASL            *SASL    `yaml:"sasl" doc:"Authentication."`
@@ -34,8 +34,6 @@ func (k *Kafka) static() bool { return k.Topic.Static() }
 func (k *Kafka) topics() Topics {
 	return Topics{Noun: "topic", List: "topics", Template: k.Topic, Patterns: k.Topics}
 }
-
-func (k *Kafka) debezium() *Debezium { return &k.Debezium }
 
 // topicName matches the names that Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)

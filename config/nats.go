@@ -29,10 +29,11 @@ type NATS struct {
 	Subject    Template `yaml:"subject" required:"true" doc:"Subject to publish to, or a template such as orders.{{.Type}}. A stream must cover it; until then messages wait."`
 	Subjects   []Glob   `yaml:"subjects" doc:"Subjects that a template may produce, as patterns such as orders.*; a message of another subject is dead. If the subject is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any subject. A template never produces a subject that begins with $ or _."`
 	Stream     string   `yaml:"stream" doc:"Stream that outrider topic create creates or extends, and that outrider doctor expects. Default: any that covers the subject."`
-	Format     string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"Format of a message: watermill-nats's wire format, the payload alone, or a CloudEvent in binary mode (ce- headers). The header Nats-Msg-Id is the event id in each."`
+	Format     string   `yaml:"format" enum:"watermill|raw|cloudevents|debezium" default:"watermill" doc:"Format of a message: watermill-nats's wire format, the payload alone, a CloudEvent in binary mode (ce- headers), or the headers of Debezium's outbox event router (docs/migrate/debezium.md). The header Nats-Msg-Id is the event id in each."`
+	Debezium   `yaml:"debezium" doc:"With format debezium: how a payload becomes the value."`
 	Timeout    Duration `yaml:"timeout" default:"10s" min:"100ms" max:"10m" doc:"Longest time until a batch of messages is acknowledged."`
 	Monitoring string   `yaml:"monitoring" doc:"URL of a server's monitoring port, such as http://127.0.0.1:8222, where outrider doctor reads how often the server writes to disk."`
-	Source     string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+	Source     string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference. With format debezium: the topic.prefix of the connector."`
 
 	_ form.Key `yaml:"tls"`
 	_ form.Key `yaml:"user"`
@@ -69,6 +70,7 @@ func (n *NATS) check(c *form.Checker, at form.Location) {
 	}
 	uri(c, at.Child("source"), n.Source)
 	cloudEventsSource(c, at, n.Format)
+	n.Debezium.check(c, at, n.Format)
 }
 
 // NATSSource reads a stream of NATS JetStream by a durable consumer, with Watermill's own Subscriber. Its messages have no cursor: what

@@ -69,12 +69,13 @@ type Redis struct {
 	_ form.Key `yaml:"cluster"`
 	_ form.Key `yaml:"sentinel"`
 
-	Stream  Template   `yaml:"stream" required:"true" doc:"Key of the stream, or a template such as {{.Type}}. The first message creates it."`
-	Streams []Glob     `yaml:"streams" doc:"Keys that a template may produce, as patterns such as orders:*; a message of another is dead. If the stream is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any key."`
-	Format  string     `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"Fields of an entry: those of watermill-redisstream, id, type and metadata as fields of their own (raw), or the attributes of a CloudEvent (ce_ fields). The payload is the field payload in each."`
-	MaxLen  int        `yaml:"max_len" default:"0" min:"0" max:"1000000000000" doc:"About how many entries a stream keeps (MAXLEN ~): older ones are removed, whether they were read or not. 0: all."`
-	Wait    *RedisWait `yaml:"wait" doc:"Replicas that must confirm a batch before its messages count as delivered (WAIT). Default: none."`
-	Dedupe  bool       `yaml:"deduplicate" default:"true" doc:"Whether a server from Redis 8.6 on recognises a message that is sent again by its event id (IDMP). Older servers store it again."`
+	Stream   Template `yaml:"stream" required:"true" doc:"Key of the stream, or a template such as {{.Type}}. The first message creates it."`
+	Streams  []Glob   `yaml:"streams" doc:"Keys that a template may produce, as patterns such as orders:*; a message of another is dead. If the stream is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any key."`
+	Format   string   `yaml:"format" enum:"watermill|raw|cloudevents|debezium" default:"watermill" doc:"Fields of an entry: those of watermill-redisstream, id, type and metadata as fields of their own (raw), the attributes of a CloudEvent (ce_ fields), or the headers of Debezium's outbox event router (docs/migrate/debezium.md). The payload is the field payload in each."`
+	Debezium `yaml:"debezium" doc:"With format debezium: how a payload becomes the value."`
+	MaxLen   int        `yaml:"max_len" default:"0" min:"0" max:"1000000000000" doc:"About how many entries a stream keeps (MAXLEN ~): older ones are removed, whether they were read or not. 0: all."`
+	Wait     *RedisWait `yaml:"wait" doc:"Replicas that must confirm a batch before its messages count as delivered (WAIT). Default: none."`
+	Dedupe   bool       `yaml:"deduplicate" default:"true" doc:"Whether a server from Redis 8.6 on recognises a message that is sent again by its event id (IDMP). Older servers store it again."`
 
 	_ form.Key `yaml:"username"`
 	_ form.Key `yaml:"password"`
@@ -82,7 +83,7 @@ type Redis struct {
 	_ form.Key `yaml:"tls"`
 	_ form.Key `yaml:"timeout"`
 
-	Source string `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+	Source string `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference. With format debezium: the topic.prefix of the connector."`
 }
 
 // RedisWait says which replicas confirm.
@@ -116,6 +117,7 @@ func (r *Redis) check(c *form.Checker, at form.Location) {
 	}
 	uri(c, at.Child("source"), r.Source)
 	cloudEventsSource(c, at, r.Format)
+	r.Debezium.check(c, at, r.Format)
 }
 
 // RedisSource reads a Redis Stream by Watermill's Subscriber. Its messages have no cursor: what is not delivered at once is parked in the
