@@ -2,6 +2,8 @@ package amqp
 
 import (
 	"cmp"
+	"crypto/tls"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -28,12 +31,38 @@ func TestG2_OnABrokerOfItsOwn(t *testing.T) {
 	if err := os.WriteFile(file, []byte(definitions), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := testenv.StartRabbitMQ(t, "max_message_size = 1000", "load_definitions = "+file)
+	authority := testenv.NewAuthority(t)
+	r := testenv.StartSecureRabbitMQ(t, authority, "max_message_size = 1000", "load_definitions = "+file)
+	t.Run("G12_TLS", func(t *testing.T) { encrypted(t, r, authority) })
 	for name, test := range map[string]func(*testing.T, *testenv.RabbitServer){"G10_Outages": outages, "Size": tooLarge} {
 		t.Run(name, func(t *testing.T) { test(t, r) })
 	}
 	t.Run("G10_Alarm", func(t *testing.T) { alarm(t, r) })
 	t.Run("G1_Killed", func(t *testing.T) { killed(t, r) })
+}
+
+// encrypted: with amqps the broker's certificate is checked, by the destination, the doctor and the source.
+func encrypted(t *testing.T, r *testenv.RabbitServer, authority *testenv.Authority) {
+	s := connect(t, r.URL())
+	queue := s.queue(t)
+	for name, ca := range map[string]*testenv.Authority{"its": authority, "another": testenv.NewAuthority(t)} {
+		certificates := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+		d := destination(t, Config{URL: r.SecureURL(), RoutingKey: queue, TLS: certificates})
+		delivered, sub := d.Deliver(t.Context(), queue, []*message.Message{newMessage(name, "", 1)}), NewSubscriber(r.SecureURL(), certificates, slog.Default())
+		findings, checked := d.Examine(t.Context()), sub.Check(t.Context(), queue)
+		if ca == authority {
+			if delivered != nil || checked != nil || findings[len(findings)-1].Level != adapters.LevelOK || !strings.Contains(findings[1].Text, "certificate valid until") {
+				t.Errorf("with its authority: %v, %v, %+v", delivered, checked, findings)
+			}
+			continue
+		}
+		if delivered == nil || outbox.KindOf(delivered[0]) != outbox.KindUnavailable || !strings.Contains(delivered[0].Error(), "certificate") || checked == nil || findings[1].Level != adapters.LevelBroken {
+			t.Errorf("with another authority: %v, %v, %+v", delivered, checked, findings)
+		}
+	}
+	if got := s.content(t, queue); len(got) != 1 || got[0].MessageId != "its" {
+		t.Errorf("arrived: %v", got)
+	}
 }
 
 // outages: a missing exchange or queue, missing permissions and a wrong login are outages of the address, and say what to do.

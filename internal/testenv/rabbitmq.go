@@ -32,10 +32,10 @@ func StartRabbitMQ(tb testing.TB, settings ...string) *RabbitServer {
 
 // StartSecureRabbitMQ is [StartRabbitMQ] for a server that has a port with TLS more. Its certificate is for 127.0.0.1 and
 // localhost, and it trusts the authority's certificates of clients.
-func StartSecureRabbitMQ(tb testing.TB, a *Authority) *RabbitServer {
+func StartSecureRabbitMQ(tb testing.TB, a *Authority, settings ...string) *RabbitServer {
 	tb.Helper()
 	c := a.Issue("127.0.0.1", "localhost")
-	return startRabbitMQ(tb, server.RabbitOptions{CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: a.File})
+	return startRabbitMQ(tb, server.RabbitOptions{CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: a.File, Settings: settings})
 }
 
 func startRabbitMQ(tb testing.TB, opts server.RabbitOptions) *RabbitServer {
