@@ -20,7 +20,7 @@ func (d *Destination) Check(ctx context.Context) error {
 		}
 		ok, err := l.has(func(ch *rabbit.Channel) error { return passiveQueue(ch, d.cfg.RoutingKey) })
 		if err == nil && !ok {
-			err = fmt.Errorf("amqp: queue %q does not exist: create it, or outrider topic create DESTINATION %[1]s --yes", d.cfg.RoutingKey)
+			err = fmt.Errorf("amqp: queue %q does not exist; create it, or outrider topic create DESTINATION %[1]s --yes", d.cfg.RoutingKey)
 		}
 		return err
 	})
@@ -71,7 +71,7 @@ func (d *Destination) checkPublishing(l *link) error {
 		return unreachable(errors.New("the connection ended"))
 	}
 	if why.Code != rabbit.PreconditionFailed {
-		return d.refused(d.cfg.RoutingKey, why)
+		return d.refused(d.sampleKey(), why)
 	}
 	// A server that blocks publishers says so now, and answers nothing more.
 	ch, err = l.conn.Channel()
@@ -86,7 +86,7 @@ func (d *Destination) sampleKey() string {
 	if d.topics.Static() {
 		return d.cfg.RoutingKey
 	}
-	return "outrider"
+	return "KEY"
 }
 
 // property returns what the server says of itself.

@@ -82,7 +82,7 @@ func quorum(replicas int) rabbit.Table {
 // notCreated says why a queue is not created.
 func (d *Destination) notCreated(name string, err error) error {
 	if why, ok := errors.AsType[*rabbit.Error](err); ok && why.Code == rabbit.AccessRefused {
-		return fmt.Errorf("amqp: no permission to create queue %q: grant the user configure and write on it (and read on exchange %q), or create it by another user: %s", name, d.cfg.Exchange, why.Reason)
+		return fmt.Errorf("amqp: no permission to create queue %q: %s; grant the user configure and write on it (and on exchange %q configure and read), or create it by another user", name, why.Reason, d.exchange())
 	}
 	return fmt.Errorf("amqp: queue %q cannot be created: %w", name, err)
 }

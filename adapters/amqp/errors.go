@@ -59,7 +59,7 @@ func (w *wave) ended(c *channel, messages int) error {
 
 // unroutable is the error of a message that the broker returned.
 func (w *wave) unroutable(why string) error {
-	return outbox.Unavailable(fmt.Errorf("amqp: %s takes routing key %q (%s): %s, or outrider topic create DESTINATION %s --yes", w.d.noQueue(), w.key, why, w.d.makeQueue(w.key), w.key), 0)
+	return outbox.Unavailable(fmt.Errorf("amqp: %s takes routing key %q (%s); %s, or outrider topic create DESTINATION %s --yes", w.d.noQueue(), w.key, why, w.d.makeQueue(w.key), w.key), 0)
 }
 
 func (d *Destination) noQueue() string {
@@ -80,9 +80,9 @@ func (d *Destination) makeQueue(key string) string {
 func (d *Destination) refused(key string, why *rabbit.Error) error {
 	switch why.Code {
 	case rabbit.NotFound:
-		return fmt.Errorf("amqp: exchange %q does not exist: create it, or outrider topic create DESTINATION %s --yes (%s)", d.cfg.Exchange, key, why.Reason)
+		return fmt.Errorf("amqp: exchange %q does not exist; create it, or outrider topic create DESTINATION %s --yes", d.cfg.Exchange, key)
 	case rabbit.AccessRefused:
-		return fmt.Errorf("amqp: no permission to publish: grant the user write on exchange %q (rabbitmqctl set_permissions): %s", d.exchange(), why.Reason)
+		return fmt.Errorf("amqp: no permission to publish: %s; grant the user write on exchange %q (rabbitmqctl set_permissions)", why.Reason, d.exchange())
 	case rabbit.ConnectionForced:
 		return fmt.Errorf("amqp: the broker closes its connections: %s", why.Reason)
 	}

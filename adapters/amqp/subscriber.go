@@ -62,7 +62,7 @@ func (s *Subscriber) Check(ctx context.Context, queue string) error {
 	defer context.AfterFunc(ctx, l.kill)()
 	ok, err := l.has(func(ch *rabbit.Channel) error { return passiveQueue(ch, queue) })
 	if err == nil && !ok {
-		err = subscribeError(queue, rabbit.ErrClosed)
+		err = subscribeError(queue, errors.New("it does not exist"))
 	}
 	return err
 }
