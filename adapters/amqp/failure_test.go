@@ -88,7 +88,7 @@ func (l *sender) check(t *testing.T, got []rabbit.Delivery) {
 	}
 }
 
-// The connection is cut again and again while messages are on their way and confirms are not back.
+// The connection is cut when messages have arrived and no confirm is back, and again and again while waves are on their way.
 func TestG2_OrderAcrossReconnects(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testenv.RabbitMQ(t))
@@ -98,26 +98,38 @@ func TestG2_OrderAcrossReconnects(t *testing.T) {
 			p, through := newProxy(t, s.url)
 			d := destination(t, Config{URL: through, RoutingKey: "{{.Type}}", PerGroup: perGroup})
 			lanes := make([]*sender, 4)
-			var cuts atomic.Int32
-			var wg sync.WaitGroup
 			for i := range lanes {
 				lanes[i] = newSender(d, s.queue(t), 10, 15)
-				wg.Go(func() {
-					lanes[i].run(t, func(int) { // a wave has ended: those of the other lanes are on their way
-						if cuts.Add(1) <= 20 {
-							p.Cut()
-						}
-					})
+			}
+			first := lanes[0]
+			first.attempts[first.todo[0].UUID]++
+			if errs := d.Deliver(t.Context(), first.queue, first.todo[:1]); errs != nil { // there is a channel
+				t.Fatal(errs)
+			}
+			var cuts atomic.Int32
+			var wg sync.WaitGroup
+			run := func(l *sender) {
+				l.run(t, func(int) { // a wave has ended: those of the other lanes are on their way
+					if cuts.Add(1) <= 20 {
+						p.Cut()
+					}
 				})
 			}
+			release := p.Hang()
+			defer release()
+			wg.Go(func() { run(first) })
+			s.awaitMessages(t, first.queue, 2)
+			for _, l := range lanes[1:] {
+				wg.Go(func() { run(l) })
+			}
+			p.Cut()
+			release()
 			wg.Wait()
-			failures := 0
 			for _, l := range lanes {
 				l.check(t, s.content(t, l.queue))
-				failures += l.failures["unavailable"]
 			}
-			if failures == 0 {
-				t.Error("no wave was cut")
+			if first.failures["unavailable"] == 0 {
+				t.Error("the wave without confirms did not fail")
 			}
 		})
 	}

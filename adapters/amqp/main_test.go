@@ -101,6 +101,22 @@ func (s *server) content(tb testing.TB, name string) []rabbit.Delivery {
 	}
 }
 
+// awaitMessages waits until a queue has so many messages.
+func (s *server) awaitMessages(tb testing.TB, name string, n int) {
+	tb.Helper()
+	ch := s.channel(tb)
+	defer func() { _ = ch.Close() }()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		if err != nil || time.Now().After(end) {
+			tb.Fatalf("queue %s has %d messages, want %d: %v", name, q.Messages, n, err)
+		}
+		if q.Messages >= n {
+			return
+		}
+	}
+}
+
 // ids returns the event ids of a group in a queue, in order.
 func (s *server) ids(tb testing.TB, name, group string) (ids []string) {
 	tb.Helper()
