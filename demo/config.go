@@ -35,15 +35,24 @@ func Config() string {
 	for i, g := range regions {
 		addresses[g.name] = fmt.Sprintf("127.0.0.1:%d", 9001+i)
 	}
-	return configText("shop.db", "127.0.0.1:8080", addresses, DefaultRate)
+	return configText("shop.db", "127.0.0.1:8080", overHTTP(addresses), DefaultRate)
 }
 
-// configText writes the configuration for a database, the address of the dashboard and
-// those of the receivers by region, and for the shop's rate.
-func configText(path, dashboard string, addresses map[string]string, rate float64) string {
+// overHTTP returns the destination of a region for receivers at addresses, by region.
+func overHTTP(addresses map[string]string) func(region string) string {
+	return func(region string) string {
+		return fmt.Sprintf(`
+    type: http
+    url: "http://%s/{{.Tenant}}/orders"
+    batch: {max_messages: 50}`, addresses[region])
+	}
+}
+
+// configText writes the configuration for a database, the address of the dashboard, the
+// destinations of the regions, and the shop's rate.
+func configText(path, dashboard string, destination func(region string) string, rate float64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# Orders of a shop, to a receiver in each region: one address per customer,
-# in order per account (the group).
+	fmt.Fprintf(&b, `# Orders of a shop, to a receiver in each region, in order per account (the group).
 admin: {listen: %q, anonymous: admin} # nothing here can be harmed
 sources:
   shop:
@@ -53,11 +62,7 @@ sources:
 destinations:
 `, dashboard, path)
 	for _, g := range regions {
-		fmt.Fprintf(&b, `  %s:
-    type: http
-    url: "http://%s/{{.Tenant}}/orders"
-    batch: {max_messages: 50}
-`, g.name, addresses[g.name])
+		fmt.Fprintf(&b, "  %s:%s\n", g.name, destination(g.name))
 	}
 	b.WriteString("routes:\n")
 	for _, g := range regions {

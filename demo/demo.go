@@ -18,6 +18,7 @@ import (
 type Options struct {
 	For  time.Duration // how long the shop is open; 0: until the context ends
 	Rate float64       // orders per second; 0: DefaultRate
+	To   string        // URL of the broker that orders go to, and are read back from; empty: receivers by HTTP in this process
 
 	Out    io.Writer    // for the output while the demo runs
 	Live   bool         // Out is a terminal: redraw a table in place
@@ -35,6 +36,8 @@ type demo struct {
 	options   Options
 	shop      *shop
 	relay     *outrider.Outrider
+	broker    *broker            // nil: there are receivers
+	reader    *outrider.Outrider // of the broker
 	receivers []*receiver
 	ledger    *ledger
 	trouble   *trouble
@@ -63,21 +66,32 @@ func Run(ctx context.Context, o Options) (tally Tally, err error) {
 
 // build makes all parts and starts none.
 func (d *demo) build(ctx context.Context, path string) error {
-	ports := map[string]string{}
-	for _, g := range regions {
-		r := newReceiver(g.name, d.ledger)
-		if err := r.open(ctx); err != nil {
+	destination := d.destination
+	if d.options.To == "" {
+		if err := d.openReceivers(ctx); err != nil {
 			return err
 		}
-		d.receivers = append(d.receivers, r)
-		ports[g.name] = r.address
+	} else {
+		var err error
+		if d.broker, err = newBroker(d.options.To); err != nil {
+			return err
+		}
+		destination = d.broker.destination
 	}
-	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, "127.0.0.1:0", ports, d.options.Rate)))
+	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, "127.0.0.1:0", destination, d.options.Rate)))
 	if err != nil {
 		return err
 	}
 	if _, err := operate.Init(ctx, cfg); err != nil {
 		return err
+	}
+	if d.broker != nil {
+		if err := d.broker.create(ctx, cfg, d.options.Logger); err != nil {
+			return err
+		}
+		if d.reader, err = d.broker.reader(ctx, path+"-reader", d.ledger, d.options.Logger); err != nil {
+			return err
+		}
 	}
 	if d.shop, err = openShop(ctx, path); err != nil {
 		return err
@@ -87,7 +101,32 @@ func (d *demo) build(ctx context.Context, path string) error {
 	}
 	d.trouble = newTrouble(d.options.For, d.receivers)
 	d.screen = newScreen(d.options.Out, d.options.Live)
+	if d.broker != nil {
+		d.trouble.say("you may stop the broker, and start it again")
+		d.screen.to = d.broker.name + "*, at the broker"
+	}
 	return nil
+}
+
+// openReceivers opens the receivers of all regions.
+func (d *demo) openReceivers(ctx context.Context) error {
+	for _, g := range regions {
+		r := newReceiver(g.name, d.ledger)
+		if err := r.open(ctx); err != nil {
+			return err
+		}
+		d.receivers = append(d.receivers, r)
+	}
+	return nil
+}
+
+// destination is the destination of a region that has a receiver.
+func (d *demo) destination(region string) string {
+	addresses := map[string]string{}
+	for _, r := range d.receivers {
+		addresses[r.region] = r.address
+	}
+	return overHTTP(addresses)(region)
 }
 
 // run opens the shop, closes it, and waits for the rest.
@@ -101,6 +140,10 @@ func (d *demo) run(ctx context.Context) (Tally, error) {
 		return Tally{}, relay.failure("the relay did not start")
 	case <-ctx.Done():
 		return Tally{}, ctx.Err()
+	}
+	if d.reader != nil {
+		reader := start(background, d.reader.Run)
+		defer func() { _ = reader.stop() }() // what it did not read is missing in the tally
 	}
 	d.screen.introduce(d.options.For, d.relay.AdminAddress())
 	display := start(background, d.display)
@@ -171,6 +214,9 @@ func (d *demo) close() error {
 	var errs []error
 	for _, r := range d.receivers {
 		errs = append(errs, r.close())
+	}
+	if d.broker != nil {
+		errs = append(errs, d.broker.close())
 	}
 	if d.shop != nil {
 		errs = append(errs, d.shop.close())

@@ -16,9 +16,14 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/internal/testenv/natsserver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The library of watermill-kafka keeps a metrics goroutine for the process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -37,6 +42,32 @@ func TestADemoEndsCleanWithAllItsTrouble(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "Dashboard, where you may do everything: http://127.0.0.1:") {
 		t.Errorf("the address of the dashboard is missing:\n%s", out.String())
+	}
+}
+
+// The demo delivers to a broker of each kind, and reads from there what it delivered.
+func TestADemoToABroker(t *testing.T) {
+	for kind, to := range map[string]func(t *testing.T) string{
+		"kafka": func(t *testing.T) string { return "kafka://" + testenv.Kafka(t)[0] },
+		"nats":  func(t *testing.T) string { return natsserver.Start(t, nil).ClientURL() },
+		"amqp":  func(t *testing.T) string { return testenv.RabbitMQ(t) },
+		"redis": func(t *testing.T) string { return "redis://" + testenv.Redis(t) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			var out bytes.Buffer
+			tally, err := Run(t.Context(), Options{For: time.Second, Rate: 100, To: to(t), Out: &out, Logger: quiet()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !tally.Clean() || tally.Committed == 0 {
+				t.Errorf("tally %+v", tally)
+			}
+		})
+	}
+	for _, wrong := range []string{"foo://x", "nats:", ":"} {
+		if _, err := Run(t.Context(), Options{To: wrong, Out: io.Discard, Logger: quiet()}); err == nil {
+			t.Errorf("%q is a broker", wrong)
+		}
 	}
 }
 
@@ -81,8 +112,8 @@ func TestTheConfigurationThatIsShownIsValid(t *testing.T) {
 func TestARolledBackSaleLeavesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "shop.db")
-	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, "127.0.0.1:8080", map[string]string{
-		"north": "127.0.0.1:1", "south": "127.0.0.1:1", "west": "127.0.0.1:1"}, DefaultRate)))
+	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, "127.0.0.1:8080", overHTTP(map[string]string{
+		"north": "127.0.0.1:1", "south": "127.0.0.1:1", "west": "127.0.0.1:1"}), DefaultRate)))
 	if err != nil {
 		t.Fatal(err)
 	}

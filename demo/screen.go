@@ -18,6 +18,7 @@ const (
 // the terminal wraps could not be redrawn.
 type screen struct {
 	out   io.Writer
+	to    string // where orders go; empty: to receivers by HTTP
 	live  bool
 	begin time.Time
 	drawn int // lines of the table on the screen
@@ -47,14 +48,18 @@ func (s *screen) introduce(length time.Duration, dashboard string) {
 	if length > 0 {
 		end = fmt.Sprintf("The shop closes after %v; then the demo prints the tally.", length)
 	}
-	fmt.Fprintf(s.out, `A shop commits orders into SQLite, each in one transaction with its outbox row;
-one transaction in %d is rolled back. Outrider delivers the orders by HTTP to
+	way := fmt.Sprintf(`Outrider delivers the orders by HTTP to
 receivers in %d regions, in order per account (the group). One customer's
-endpoint fails for a while, and later the receiver of a whole region.
+endpoint fails for a while, and later the receiver of a whole region.`, len(regions))
+	if s.to != "" {
+		way = "Outrider delivers the orders to\n" + s.to + ",\nin order per account (the group), and reads them from there. They stay there."
+	}
+	fmt.Fprintf(s.out, `A shop commits orders into SQLite, each in one transaction with its outbox row;
+one transaction in %d is rolled back. %s
 Dashboard, where you may do everything: http://%s/
 %s
 
-`, rollbackOneIn, len(regions), dashboard, end)
+`, rollbackOneIn, way, dashboard, end)
 }
 
 // display draws until ctx ends, and once more.

@@ -54,6 +54,10 @@ func (t *trouble) scenes() []scene {
 
 // run plays the scenes until ctx ends.
 func (t *trouble) run(ctx context.Context) error {
+	if len(t.receivers) == 0 { // a broker's troubles are its own
+		<-ctx.Done()
+		return nil
+	}
 	for begin := time.Now(); ; begin = begin.Add(t.cycle) {
 		for _, s := range t.scenes() {
 			at := begin.Add(time.Duration(s.at * float64(t.cycle)))
@@ -76,7 +80,7 @@ func (t *trouble) run(ctx context.Context) error {
 func (t *trouble) heal(ctx context.Context) error {
 	t.say("the shop is closed; parked groups are retried within seconds")
 	_ = t.failCustomer(false) // never fails
-	if r := t.receivers[failingRegion]; !r.isOpen() {
+	if r := t.receivers[failingRegion]; r != nil && !r.isOpen() {
 		return r.open(ctx)
 	}
 	return nil

@@ -27,6 +27,7 @@ status 0 means that nothing was lost, delivered twice or out of order.`,
 	flags := c.Flags()
 	flags.DurationVar(&options.For, "for", 0, "stop after this time, for example 10s; default: run until Ctrl-C")
 	flags.Float64Var(&options.Rate, "rate", demo.DefaultRate, "orders per second")
+	flags.StringVar(&options.To, "to", "", "deliver to a broker instead, and read back from it: kafka://HOST:PORT, nats://, amqp:// or redis://")
 	flags.BoolVar(&show, "show-config", false, "print the configuration of the demo and exit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if show {
