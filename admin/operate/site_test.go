@@ -85,9 +85,9 @@ func (s *site) exec(statement string, args ...any) {
 }
 
 // count is the number that a query has.
-func (s *site) count(query string, args ...any) (n int) {
+func (s *site) count(query string) (n int) {
 	s.t.Helper()
-	must(s.t, s.db.QueryRowContext(s.t.Context(), query, args...).Scan(&n))
+	must(s.t, s.db.QueryRowContext(s.t.Context(), query).Scan(&n))
 	return n
 }
 

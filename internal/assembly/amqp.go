@@ -10,9 +10,9 @@ import (
 )
 
 // amqpDestination is an exchange of RabbitMQ, or its queues.
-func amqpDestination(at site, d *config.AMQP) DestinationKind {
+func amqpDestination(_ site, d *config.AMQP) DestinationKind {
 	return DestinationKind{Open: func() (adapters.Destination, error) {
-		cfg, err := amqpConfig(at, d)
+		cfg, err := amqpConfig(d)
 		if err != nil {
 			return nil, err
 		}
@@ -20,7 +20,7 @@ func amqpDestination(at site, d *config.AMQP) DestinationKind {
 	}}
 }
 
-func amqpConfig(at site, d *config.AMQP) (cfg amqp.Config, err error) {
+func amqpConfig(d *config.AMQP) (cfg amqp.Config, err error) {
 	cfg = amqp.Config{
 		URL: d.URL.Reveal(), Exchange: d.Exchange, RoutingKey: string(d.RoutingKey), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Timeout: d.Timeout.Std(), PerGroup: d.PerGroup, Allowed: allowed(d),

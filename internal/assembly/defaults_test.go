@@ -87,7 +87,7 @@ routes:
 	k2, k2Err := kafka.Config{Brokers: fromFile.Brokers, Topic: "t"}.WithDefaults()
 	same("kafka", k, first(err, kErr), k2, k2Err)
 
-	published, err := amqpConfig(at, cfg.Destinations["amqp"].(*config.AMQP))
+	published, err := amqpConfig(cfg.Destinations["amqp"].(*config.AMQP))
 	m, mErr := published.WithDefaults()
 	m2, m2Err := amqp.Config{URL: published.URL, RoutingKey: "k"}.WithDefaults()
 	same("amqp", m, first(err, mErr), m2, m2Err)

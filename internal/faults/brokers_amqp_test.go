@@ -32,6 +32,7 @@ func amqpBroker(t *testing.T) broker {
 		_, err := ch.QueueDeclare("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
 		return err
 	}))
+	s.AwaitSaved("orders")
 	seen := map[string]bool{}
 	u, err := url.Parse(s.URL())
 	must(t, err)

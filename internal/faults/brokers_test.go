@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -103,14 +102,14 @@ func TestG1_G2_SwapBrokersUnderLoad(t *testing.T) {
 	})
 	r.stop()
 	var all []check.Delivery // one broker's after the other's
-	parts := ""
+	var parts []int
 	for _, b := range route {
 		part := slices.Concat(b.content.all()...)
-		parts += fmt.Sprintf(" %d", len(part))
+		parts = append(parts, len(part))
 		all = append(all, part...)
 	}
 	report := check.Compare(db.rows(), all)
-	t.Logf("%d brokers, which hold%s: %v", len(route), parts, report)
+	t.Logf("%d brokers, which hold %v: %v", len(route), parts, report)
 	if !report.Clean() || report.Duplicates > 0 {
 		t.Errorf("want nothing lost, repeated or out of order: %v", report)
 	}

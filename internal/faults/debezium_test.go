@@ -88,6 +88,9 @@ var debeziumCases = map[string]debeziumCase{
 // TestRecordsAreThoseOfDebezium has the real Debezium and Outrider deliver the same tables to Kafka, and compares the records one by
 // one. It is skipped where Debezium's jars are not there: `make bench` downloads them.
 func TestRecordsAreThoseOfDebezium(t *testing.T) {
+	if !testenv.Full() {
+		t.Skip("takes minutes, and a gigabyte of memory: make race runs it")
+	}
 	brokers := testenv.Kafka(t)
 	found, err := provision.Host{}.Debezium(t.Context())
 	if err != nil {

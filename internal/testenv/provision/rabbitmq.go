@@ -77,8 +77,8 @@ func findRabbitMQ() (sbin string, ok bool) {
 	if _, err := exec.LookPath("erl"); err != nil {
 		return "", false
 	}
-	const debian = "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"
-	patterns := []string{debian, "/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"}
+	const debian = "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin" // below a root
+	patterns := []string{"/" + debian, "/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"}
 	if cache, err := cacheDir(); err == nil {
 		patterns = append(patterns, filepath.Join(cache, rabbitFolder, debian))
 	}
