@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		adaptertest.Destination(t, func(t *testing.T) adaptertest.Harness {
 			b := connect(t, testenv.Kafka(t))
-			d := destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Timeout: 3 * time.Second,
+			d := destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Timeout: patient,
 				Exclusive: true, TransactionalID: newName(t)})
 			h := harnessOf(t, b, d)
 			h.Destination = d.Fence("orders/07", func(context.Context) (bool, error) { return true, nil })
@@ -37,6 +37,9 @@ func TestConformance(t *testing.T) {
 		})
 	})
 }
+
+// patient is how long a broker may take on a busy machine. What must fail in time does not wait for it.
+const patient = 15 * time.Second
 
 // headerNames are where each format keeps what identifies a message.
 var headerNames = map[format.Format][4]string{
@@ -47,7 +50,7 @@ var headerNames = map[format.Format][4]string{
 
 func harness(t *testing.T, f format.Format) adaptertest.Harness {
 	b := connect(t, testenv.Kafka(t))
-	return harnessOf(t, b, destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Format: f, Timeout: 3 * time.Second}))
+	return harnessOf(t, b, destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Format: f, Timeout: patient}))
 }
 
 func harnessOf(t *testing.T, b *cluster, d *Destination) adaptertest.Harness {

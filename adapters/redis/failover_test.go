@@ -37,18 +37,24 @@ func follow(t *testing.T, replica, master *testenv.RedisServer) {
 	})
 }
 
+// confirming is how long a replica that is there may take to confirm, on a busy machine.
+const confirming = 8 * time.Second
+
 // What replicas do not confirm is sent again, but not while they are missing: each try would be stored.
 func TestReplicasHaveToConfirm(t *testing.T) {
 	t.Parallel()
 	master, replica := testenv.StartRedis(t), testenv.StartRedis(t)
 	follow(t, replica, master)
-	d := destination(t, Config{Servers: at(master.Address()), Stream: "orders", Replicas: 1, ReplicaTimeout: time.Second})
+	servers := at(master.Address())
+	servers.Timeout = confirming + time.Second
+	d := destination(t, Config{Servers: servers, Stream: "orders", Replicas: 1, ReplicaTimeout: confirming})
 	msgs := sequence("g", 20)
 	deliverAll(t, d, "orders", msgs[:10], 5)
 	if n := len(entries(t, client(t, replica.Address()), "orders")); n != 10 {
 		t.Errorf("the replica has %d messages, and confirmed 10", n)
 	}
 	replica.Freeze()
+	d.cfg.ReplicaTimeout = time.Second
 	errs := d.Deliver(t.Context(), "orders", msgs[10:12])
 	if outbox.KindOf(errs[0]) != outbox.KindUnavailable || !strings.Contains(errs[0].Error(), "0 of 1 replicas confirmed") {
 		t.Errorf("without a replica: %v", errs[0])
@@ -64,6 +70,7 @@ func TestReplicasHaveToConfirm(t *testing.T) {
 	if n := len(entries(t, c, "orders")); n != 12 {
 		t.Errorf("%d messages were stored while the replica was missing, want 12 in all", n)
 	}
+	d.cfg.ReplicaTimeout = confirming
 	replica.Start()
 	follow(t, replica, master)
 	deliverAll(t, d, "orders", msgs[10:], 5)
@@ -84,8 +91,8 @@ func TestG10_SentinelsNameTheNextMaster(t *testing.T) {
 		return err == nil && len(known) == 1 && known[0]["flags"] == "slave" && known[0]["master-link-status"] == "ok"
 	})
 	servers := at(sentinel.Address())
-	servers.Sentinel.Master, servers.Timeout = "main", 2*time.Second
-	d := destination(t, Config{Servers: servers, Stream: "orders", Replicas: 1, ReplicaTimeout: time.Second})
+	servers.Sentinel.Master, servers.Timeout = "main", confirming+time.Second
+	d := destination(t, Config{Servers: servers, Stream: "orders", Replicas: 1, ReplicaTimeout: confirming})
 	msgs := sequence("g", 100)
 	deliverAll(t, d, "orders", msgs[:50], 10)
 	master.Kill()

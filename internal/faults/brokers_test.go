@@ -38,7 +38,7 @@ func TestG1_G2_G3_BrokersAreKilledUnderLoad(t *testing.T) {
 			}
 			w := write(t, f.pool, false)
 			relays, servers := 0, 0
-			for round := range rounds(t, testenv.Brief(4, 10), 50) {
+			for round := range rounds(t, testenv.Brief(2, 6), 50) {
 				before := b.content.arrived()
 				f.members[0].until("delivers under load", func() bool { return b.content.arrived() > before+50 })
 				if round%2 == 0 {

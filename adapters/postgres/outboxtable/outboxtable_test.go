@@ -19,6 +19,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
 	"github.com/outriderhq/outrider/adapters/postgres/owntable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -207,6 +208,10 @@ func TestARepeatedMessageIsWrittenOnceWhereIDsAreUnique(t *testing.T) {
 		_, err := queuetable.Init(t.Context(), w.pool, *layout.Find(name).Queue, true, layout.Table{Name: table})
 		must(t, err)
 	}
+	other["debezium"] = "debezium_events" // "outbox" is Talkie's
+	w.exec(`CREATE TABLE debezium_events (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid text NOT NULL, type text NOT NULL, payload jsonb)`)
+	_, err := logtable.Init(t.Context(), w.pool, logtable.Config{Layout: "debezium", Table: other["debezium"]})
+	must(t, err)
 	layouts := []string{outboxtable.Own}
 	for _, preset := range layout.All() {
 		if preset.Log != nil && !preset.Log.Numbered || preset.Queue != nil && preset.Queue.Definitions[layout.PostgreSQL].Columns != nil {
