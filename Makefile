@@ -53,7 +53,7 @@ build: ## Build the binary bin/outrider, as it is released
 
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka, RabbitMQ and Chromium where needed, run every test but those of examples
-	@echo "make test takes 7 to 8 minutes on two cores, and the first time a few more to compile everything"
+	@echo "make test takes 9 minutes on two cores, and the first time a few more to compile everything"
 	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(WITHOUT_EXAMPLES)
 
 .PHONY: race
