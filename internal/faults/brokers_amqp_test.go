@@ -2,7 +2,9 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"testing"
 
@@ -41,20 +43,39 @@ func amqpBroker(t *testing.T) broker {
 	return broker{server: s, network: network, section: fmt.Sprintf("type: amqp, url: %q, routing_key: orders, timeout: 2s", u),
 		content: reading(t, func(_ context.Context, take func(id, group string)) error {
 			return with(func(ch *amqp.Channel) error {
-				for {
-					msg, ok, err := ch.Get("orders", false)
-					if err != nil || !ok {
-						return err
-					}
+				return takeReady(ch, func(msg *amqp.Delivery) {
 					group, _ := msg.Headers[outbox.MetaGroup].(string)
 					if !msg.Redelivered || !seen[msg.MessageId] {
 						take(msg.MessageId, group)
 					}
 					seen[msg.MessageId] = true
-					if err := msg.Ack(false); err != nil {
-						return err
-					}
-				}
+				})
 			})
 		})}
+}
+
+// takeReady takes the messages that the queue has now, and acknowledges them. It takes no others, however fast they come, and leaves none
+// without an answer: the queue would give those back behind later ones.
+func takeReady(ch *amqp.Channel, take func(*amqp.Delivery)) error {
+	q, err := ch.QueueDeclarePassive("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	n := min(q.Messages, math.MaxUint16)
+	if err != nil || n == 0 {
+		return err
+	}
+	if err := ch.Qos(n, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := ch.Consume("orders", "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	var last amqp.Delivery
+	for range n {
+		var ok bool
+		if last, ok = <-deliveries; !ok {
+			return errors.New("the channel ended")
+		}
+		take(&last)
+	}
+	return last.Ack(true)
 }

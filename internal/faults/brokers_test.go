@@ -31,9 +31,6 @@ func TestG1_G2_G3_BrokersAreKilledUnderLoad(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			testenv.Postgres(t) // skips without a server
-			if kind == "amqp" && testenv.Full() {
-				t.Skip("RabbitMQ is read one message at a time, slower than the writers of make race: make test runs this")
-			}
 			b := begin(t)
 			f := newFleet(t, longLease, b.section)
 			for range 3 {
@@ -124,9 +121,6 @@ func TestG1_G2_BrokersHang(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			testenv.Postgres(t) // skips without a server
-			if kind == "amqp" && testenv.Full() {
-				t.Skip("RabbitMQ is read one message at a time, slower than the writers of make race: make test runs this")
-			}
 			b := begin(t)
 			db := newDatabase(t)
 			w := write(t, db.pool, false)
