@@ -27,7 +27,7 @@ func (*AMQP) Kind() string { return "amqp" }
 func (a *AMQP) static() bool { return a.RoutingKey.Static() }
 
 func (a *AMQP) topics() Topics {
-	return Topics{Noun: "routing_key", List: "routing_keys", Template: a.RoutingKey, Patterns: a.RoutingKeys}
+	return Topics{Key: "routing_key", List: "routing_keys", Template: a.RoutingKey, Patterns: a.RoutingKeys}
 }
 
 // Encrypted reports whether the connection uses TLS.

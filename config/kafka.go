@@ -32,7 +32,7 @@ func (*Kafka) Kind() string { return "kafka" }
 func (k *Kafka) static() bool { return k.Topic.Static() }
 
 func (k *Kafka) topics() Topics {
-	return Topics{Noun: "topic", List: "topics", Template: k.Topic, Patterns: k.Topics}
+	return Topics{Key: "topic", List: "topics", Template: k.Topic, Patterns: k.Topics}
 }
 
 // topicName matches the names that Kafka allows.

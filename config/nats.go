@@ -49,7 +49,7 @@ func (*NATS) Kind() string { return "nats" }
 func (n *NATS) static() bool { return n.Subject.Static() }
 
 func (n *NATS) topics() Topics {
-	return Topics{Noun: "subject", List: "subjects", Template: n.Subject, Patterns: n.Subjects}
+	return Topics{Key: "subject", List: "subjects", Template: n.Subject, Patterns: n.Subjects}
 }
 
 var (

@@ -98,7 +98,7 @@ func (*Redis) Kind() string { return "redis" }
 func (r *Redis) static() bool { return r.Stream.Static() }
 
 func (r *Redis) topics() Topics {
-	return Topics{Noun: "stream", List: "streams", Template: r.Stream, Patterns: r.Streams}
+	return Topics{Key: "stream", List: "streams", Template: r.Stream, Patterns: r.Streams}
 }
 
 // validStream reports whether a key can be that of a stream.

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -58,12 +59,12 @@ const minTimeout = 2 * time.Second
 
 // WithDefaults returns the configuration completed, or all that is wrong with it. No error shows the URL.
 func (c Config) WithDefaults() (Config, error) {
-	setDefault(&c.Format, format.Watermill)
+	c.Format = cmp.Or(c.Format, format.Watermill)
 	f, formatErr := format.Parse(string(c.Format))
 	c.Format = f
-	setDefault(&c.CloudEventsSource, DefaultSource)
-	setDefault(&c.Timeout, DefaultTimeout)
-	setDefault(&c.PerGroup, DefaultPerGroup)
+	c.CloudEventsSource = cmp.Or(c.CloudEventsSource, DefaultSource)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.PerGroup = cmp.Or(c.PerGroup, DefaultPerGroup)
 	errs := []error{formatErr}
 	if _, err := rabbit.ParseURI(c.URL); err != nil {
 		errs = append(errs, errors.New("url: not a URL of AMQP: use amqp://user:password@host:5672/vhost, with special characters percent-encoded"))
@@ -81,13 +82,6 @@ func (c Config) WithDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("per group: %d is negative", c.PerGroup))
 	}
 	return c, errors.Join(errs...)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // topics returns the routing keys that the configuration leads to.

@@ -172,3 +172,29 @@ func TestExamine(t *testing.T) {
 		}
 	})
 }
+
+// A second alarm comes while the first lasts, and an end that nothing began: a broker with both alarms, or another one, may say so.
+func TestAlarmsMayOverlap(t *testing.T) {
+	t.Parallel()
+	l := &link{blocked: make(chan struct{})}
+	events := make(chan rabbit.Blocking)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.watch(events)
+	}()
+	free, err := l.state()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events <- rabbit.Blocking{Active: false}
+	events <- rabbit.Blocking{Active: true, Reason: "low on memory"}
+	<-free // who waits since before the end that nothing began hears of the alarm
+	events <- rabbit.Blocking{Active: true, Reason: "low on disk"}
+	events <- rabbit.Blocking{Active: false}
+	close(events)
+	<-ended
+	if _, err := l.state(); err != nil {
+		t.Errorf("after the alarms: %v", err)
+	}
+}

@@ -151,7 +151,7 @@ func (p *pool) takeIdle() *channel {
 	return nil
 }
 
-// connect returns the connection, made anew if it was lost. Callers that waited while another failed share its error.
+// connect returns the connection, made again if it was lost. Callers that waited while another failed share its error.
 func (p *pool) connect(ctx context.Context) (*link, error) {
 	begin := time.Now()
 	select {
@@ -229,16 +229,22 @@ func properties() rabbit.Table {
 	return p
 }
 
-// watch follows whether the server blocks publishers, until the connection ends.
+// watch follows whether the server blocks publishers, until the connection ends. A second alarm may come while the first lasts, and the end of
+// one that was not told.
 func (l *link) watch(events <-chan rabbit.Blocking) {
 	for e := range events {
 		l.mu.Lock()
-		l.reason = e.Reason
-		if e.Active {
-			close(l.blocked)
-		} else {
-			l.blocked = make(chan struct{})
+		select {
+		case <-l.blocked:
+			if !e.Active {
+				l.blocked = make(chan struct{})
+			}
+		default:
+			if e.Active {
+				close(l.blocked)
+			}
 		}
+		l.reason = e.Reason
 		l.mu.Unlock()
 	}
 }

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -68,17 +69,11 @@ const (
 
 // WithDefaults returns the configuration completed, or all that is wrong with it.
 func (c Config) WithDefaults() (Config, error) {
-	if c.Format == "" {
-		c.Format = format.Watermill
-	}
+	c.Format = cmp.Or(c.Format, format.Watermill)
 	f, formatErr := format.Parse(string(c.Format))
 	c.Format = f
-	if c.CloudEventsSource == "" {
-		c.CloudEventsSource = DefaultSource
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
+	c.CloudEventsSource = cmp.Or(c.CloudEventsSource, DefaultSource)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	errs := []error{formatErr, c.complete()}
 	if c.Subject == "" {
 		errs = append(errs, errors.New(`subject: none given: use a subject or a template such as "orders.{{.Type}}"`))

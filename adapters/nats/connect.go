@@ -96,6 +96,7 @@ func (l *link) connectLocked() error {
 		return err
 	}
 	l.conn, l.js, l.failed = conn, js, nil
+	l.denied.Store(nil)
 	l.session, l.lose = context.WithCancelCause(context.Background())
 	return nil
 }
@@ -105,6 +106,7 @@ func (l *link) lost(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failed = err
+	l.denied.Store(nil) // the next connection may have other permissions
 	if l.lose != nil {
 		l.lose(errLost)
 	}

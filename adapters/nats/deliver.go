@@ -86,16 +86,17 @@ func (w *wave) send() {
 		return
 	}
 	left := w.left()
-	if to.atomic && len(left) > 1 {
-		err := w.batch(left)
-		if err != nil && !refused(err) {
-			w.failAll(err)
-		}
-		if !refused(err) {
-			return
-		}
+	if !to.atomic || len(left) <= 1 {
+		w.singly(left)
+		return
 	}
-	w.singly(left)
+	switch err := w.batch(left); {
+	case err == nil:
+	case refused(err):
+		w.singly(left)
+	default:
+		w.failAll(err)
+	}
 }
 
 // left returns the indices of the messages to send.

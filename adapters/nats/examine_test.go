@@ -182,3 +182,24 @@ func TestLoginsAndPermissions(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What one connection was not permitted says nothing of the next: the permission may have been granted.
+func TestADenialEndsWithItsConnection(t *testing.T) {
+	s := natsserver.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "few", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"x"}}}}}
+	})
+	d := destination(t, s.ClientURL(), Config{Connection: Connection{User: "few", Password: "x"}, Subject: "a", Timeout: time.Second})
+	errs := d.Deliver(t.Context(), "a", []*message.Message{newMessage("1", "g", 1)})
+	wantError(t, errs[0], "grant the permission")
+	_, session, err := d.link.get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.link.conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	<-session.Done()
+	if denial := d.link.denial("a"); denial != "" {
+		t.Errorf("on the next connection it says %q", denial)
+	}
+}

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,7 @@ var _ message.Subscriber = (*Subscriber)(nil)
 
 // WithDefaults returns the configuration completed, or all that is wrong with it.
 func (c SubscriberConfig) WithDefaults() (SubscriberConfig, error) {
-	if c.AckWait == 0 {
-		c.AckWait = DefaultAckWait
-	}
+	c.AckWait = cmp.Or(c.AckWait, DefaultAckWait)
 	c.Workers = max(c.Workers, 1)
 	err := c.complete()
 	if c.Consumer == "" {

@@ -91,7 +91,7 @@ func (op *Operator) produced(destination string, section config.Destination, top
 			return nil
 		}
 	}
-	return refused("no route leads to %s %q of destination %q: none of those that use it matches a message whose %s is %q", topics.Noun, topic, destination, field[2], value)
+	return refused("no route leads to %s %q of destination %q: none of those that use it matches a message whose %s is %q", topics.Noun(), topic, destination, field[2], value)
 }
 
 // poisons reports whether a route sends its dead messages to a destination.
