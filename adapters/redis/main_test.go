@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,19 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain waits for goroutines of the client: one that tries to dial ends up to a second after its pool was closed.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	leaked := goleak.Find()
+	for end := time.Now().Add(10 * time.Second); leaked != nil && time.Now().Before(end); {
+		leaked = goleak.Find()
+	}
+	if leaked != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, leaked)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // newKey returns a key that no other test uses.
 func newKey(tb testing.TB) string {
