@@ -112,7 +112,7 @@ func TestG10_SentinelsNameTheNextMaster(t *testing.T) {
 func TestG10_StreamsMoveBetweenNodesOfACluster(t *testing.T) {
 	t.Parallel()
 	const slots = 16384
-	nodes := []*testenv.RedisServer{testenv.StartRedis(t, "cluster-enabled yes"), testenv.StartRedis(t, "cluster-enabled yes")}
+	nodes := []*testenv.RedisServer{testenv.StartRedisNode(t), testenv.StartRedisNode(t)}
 	a, b := client(t, nodes[0].Address()), client(t, nodes[1].Address())
 	do := func(c *redis.Client, args ...any) string {
 		t.Helper()
@@ -124,7 +124,8 @@ func TestG10_StreamsMoveBetweenNodesOfACluster(t *testing.T) {
 	}
 	do(a, "cluster", "addslotsrange", 0, slots-1)
 	host, port, _ := net.SplitHostPort(nodes[1].Address())
-	do(a, "cluster", "meet", host, port)
+	_, bus, _ := net.SplitHostPort(nodes[1].ClusterBus())
+	do(a, "cluster", "meet", host, port, bus)
 	await(t, "both nodes agree", func() bool {
 		return strings.Contains(do(b, "cluster", "info"), "cluster_state:ok") && strings.Contains(do(a, "cluster", "info"), "cluster_known_nodes:2")
 	})

@@ -187,6 +187,7 @@ func TestG10_RefusalsOfTheServerAreOutages(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings []string
 		login    Servers
+		node     bool    // of a cluster, without slots
 		do       [][]any // by another client
 		want     string
 	}{
@@ -198,11 +199,16 @@ func TestG10_RefusalsOfTheServerAreOutages(t *testing.T) {
 		"wrong password": {login: Servers{Username: "u", Password: "other"}, settings: []string{"user u on >secret ~* +@all"}, want: "check username and password"},
 		"no permission":  {login: Servers{Username: "u", Password: "secret"}, settings: []string{"user u on >secret ~* +multi +exec +ping +discard"}, want: "+xadd"},
 		"no key":         {login: Servers{Username: "u", Password: "secret"}, settings: []string{"user u on >secret ~other +@all"}, want: "NOPERM"},
-		"cluster down":   {settings: []string{"cluster-enabled yes"}, want: "CLUSTERDOWN"},
+		"cluster down":   {node: true, want: "CLUSTERDOWN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := testenv.StartRedis(t, test.settings...)
+			var s *testenv.RedisServer
+			if test.node {
+				s = testenv.StartRedisNode(t)
+			} else {
+				s = testenv.StartRedis(t, test.settings...)
+			}
 			c := client(t, s.Address())
 			for _, args := range test.do {
 				if err := c.Do(t.Context(), args...).Err(); err != nil {

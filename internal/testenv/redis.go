@@ -37,6 +37,12 @@ func StartSecureRedis(tb testing.TB, a *Authority, settings ...string) *RedisSer
 	return startRedis(tb, server.RedisOptions{CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: a.File, Settings: settings})
 }
 
+// StartRedisNode is [StartRedis] for a node of a cluster that has no slots yet.
+func StartRedisNode(tb testing.TB) *RedisServer {
+	tb.Helper()
+	return startRedis(tb, server.RedisOptions{Cluster: true})
+}
+
 // StartRedisSentinel starts a sentinel that watches a master under the name "main", and replaces it a second after it is gone.
 func StartRedisSentinel(tb testing.TB, master *RedisServer) *RedisServer {
 	tb.Helper()
@@ -62,6 +68,9 @@ func startRedis(tb testing.TB, opts server.RedisOptions) *RedisServer {
 
 // Address returns the server's host:port. It stays the same over restarts.
 func (r *RedisServer) Address() string { return r.server.Address() }
+
+// ClusterBus returns the host:port on which other nodes of a cluster reach this one.
+func (r *RedisServer) ClusterBus() string { return r.server.ClusterBus() }
 
 // Kill kills the server with SIGKILL, and returns when it is gone.
 func (r *RedisServer) Kill() {

@@ -22,6 +22,9 @@ type RedisOptions struct {
 	// Sentinel names the address of a master: the server is then a sentinel that watches it as "main", alone, and has it failed over after a second.
 	Sentinel string
 
+	// Cluster makes the server a node of a cluster. Nodes talk to each other on a port of their own.
+	Cluster bool
+
 	// CertFile and KeyFile are the server's certificate and private key, PEM, and CAFile the authority of clients' certificates. They
 	// make TLS the only way in; clients need no certificate.
 	CertFile, KeyFile, CAFile string
@@ -38,12 +41,13 @@ type Redis struct {
 	*host
 	opts RedisOptions
 	port int
+	bus  int // where nodes of a cluster talk to this one
 }
 
 // StartRedis starts a server without data, in a few hundredths of a second. The caller must Close it, unless Keep is set. The error of a failed start
 // holds the server's log.
 func StartRedis(ctx context.Context, opts RedisOptions) (*Redis, error) {
-	ports, err := freePorts(ctx, 1)
+	ports, err := freePorts(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +55,7 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Redis{host: h, opts: opts, port: ports[0]}
+	s := &Redis{host: h, opts: opts, port: ports[0], bus: ports[1]}
 	err = errors.Join(os.Symlink(opts.Program, s.file("redis-server")), os.WriteFile(s.file("conf"), []byte(s.config()), 0o600))
 	if err == nil {
 		err = s.Start(ctx)
@@ -64,6 +68,9 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*Redis, error) {
 
 // Address returns the server's host:port, which stays the same over restarts.
 func (s *Redis) Address() string { return address(s.port) }
+
+// ClusterBus returns the host:port on which other nodes of a cluster reach this one.
+func (s *Redis) ClusterBus() string { return address(s.bus) }
 
 // Start starts the stopped server on its port and data, and returns when it answers.
 func (s *Redis) Start(ctx context.Context) error {
@@ -105,6 +112,9 @@ func (s *Redis) config() string {
 		lines = append(lines, "tls-cert-file "+s.opts.CertFile, "tls-key-file "+s.opts.KeyFile, "tls-ca-cert-file "+s.opts.CAFile, "tls-auth-clients optional")
 	}
 	lines = append(lines, listen)
+	if s.opts.Cluster {
+		lines = append(lines, "cluster-enabled yes", "cluster-port "+strconv.Itoa(s.bus))
+	}
 	if s.opts.Sentinel != "" {
 		host, port, _ := strings.Cut(s.opts.Sentinel, ":")
 		lines = append(lines, fmt.Sprintf("sentinel monitor main %s %s 1", host, port), "sentinel down-after-milliseconds main 1000",
