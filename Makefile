@@ -28,8 +28,8 @@ FUZZTIME ?= 500x
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
 BENCHFLAGS ?=
 
-# The modules of go.work. In it `work` is the pattern of all their packages.
-MODULES := . bench examples/orm internal/faults
+# The modules; `work` is the pattern of the packages of those in go.work. Module deploy is not in it.
+MODULES := . bench deploy examples/orm internal/faults
 TESTENV := go run ./internal/testenv/cmd/testenv --
 BRIEFLY := go run ./internal/testenv/cmd/testenv -brief -browser --
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -94,6 +94,10 @@ soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
 .PHONY: test-upgrade
 test-upgrade: ## Kill a relay of a former build, and have one of this build go on with its tables
 	$(TESTENV) env OUTRIDER_TEST_UPGRADE=1 go test -v -count=1 -timeout 15m -run Upgrade $(TESTFLAGS) ./internal/faults
+
+.PHONY: test-deploy
+test-deploy: ## Build packages, chart and the other things of deploy/, and try each with the programs that read it
+	$(BRIEFLY) sh -c 'cd deploy && GOWORK=off go test -timeout 30m $(TESTFLAGS) ./...'
 
 .PHONY: short
 short: ## Run the tests that need no server
