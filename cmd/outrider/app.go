@@ -101,8 +101,8 @@ To use it:  write outrider.yaml, then: outrider validate, outrider init, outride
 	flags.StringVarP(&a.config, "config", "c", cmp.Or(os.Getenv("OUTRIDER_CONFIG"), "outrider.yaml"),
 		"configuration `file`; OUTRIDER_CONFIG sets the default")
 	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: log.level of the configuration")
-	root.Version = operate.Version().Version
-	root.SetVersionTemplate("outrider {{.Version}}\n")
+	root.Version = operate.Version().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.InitDefaultVersionFlag() // now, or "--version --config FILE" takes the file for a command
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
 		a.statusCommand(), a.pauseCommand(), a.resumeCommand(), a.seekCommand(), a.rebaseCommand(), a.routeCommand(),

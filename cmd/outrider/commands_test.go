@@ -80,8 +80,9 @@ func TestCommandsThatNeedNoConfiguration(t *testing.T) {
 	for _, st := range []step{
 		{args: "", out: []string{"outrider demo", "Available Commands:"}},
 		{args: "parked", out: []string{"list", "show", "redrive", "skip", "purge"}},
-		{args: "version", out: []string{"outrider ", "commit ", "go1."}},
-		{args: "version -o json", out: []string{`"version"`, `"go"`}},
+		{args: "version", out: []string{"outrider ", "\ncommit ", "\ndate ", "\ngo1."}},
+		{args: "--version", out: []string{"outrider ", "\ncommit ", "\ndate ", "\ngo1."}},
+		{args: "version -o json", out: []string{`"version"`, `"go"`, `"platform"`}},
 		{args: "schema", out: []string{`"$schema": "https://json-schema.org/draft/2020-12/schema"`}},
 		{args: "schema --example", out: []string{"sources:", "${DATABASE_URL}"}},
 		{args: "demo --show-config", out: []string{"type: sqlite", "{{.Tenant}}"}},

@@ -196,21 +196,14 @@ func (a *app) schemaCommand() *cobra.Command {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: noArgs}
+	c := &cobra.Command{Use: "version", Short: "Print version, commit, date, Go version and platform", Args: noArgs}
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		b := operate.Version()
+		build := operate.Version()
 		if out.json() {
-			return a.printJSON(b)
+			return a.printJSON(build)
 		}
-		commit := b.Commit
-		if b.Dirty {
-			commit += " with changes"
-		}
-		if commit == "" {
-			commit = "unknown"
-		}
-		fmt.Fprintf(a.out, "outrider %s\ncommit %s\n%s\n", b.Version, commit, b.Go)
+		fmt.Fprintln(a.out, build)
 		return nil
 	}
 	return c
