@@ -2,6 +2,7 @@ package outrider
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,13 +19,26 @@ import (
 
 // startAdmin serves health and metrics from the beginning, so that a start that
 // hangs can be seen.
-func (o *Outrider) startAdmin() error {
-	s, err := server.Listen(o.adminConfig())
-	if err != nil {
-		return err
+func (o *Outrider) startAdmin() (err error) {
+	if o.cfg.Admin.Enabled() {
+		if o.admin, err = server.Listen(o.adminConfig()); err != nil {
+			return err
+		}
 	}
-	o.admin = s
-	return nil
+	if o.cfg.Admin.Probes != "" {
+		o.probes, err = server.ListenProbes(o.adminConfig())
+	}
+	return err
+}
+
+// closeAdmin ends what startAdmin has started.
+func (o *Outrider) closeAdmin() (err error) {
+	for _, s := range []*server.Server{o.admin, o.probes} {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return err
 }
 
 // newConsole makes what the admin API works on.
@@ -67,7 +81,8 @@ func (o *Outrider) Handler() http.Handler { return server.Handler(o.adminConfig(
 
 func (o *Outrider) adminConfig() server.Config {
 	return server.Config{
-		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
+		Listen: o.cfg.Admin.Listen, Probes: o.cfg.Admin.Probes, Hosts: o.cfg.Admin.Hosts, Logger: o.log,
+		Tokens:        assembly.Reveal(o.cfg.Admin.Tokens),
 		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
 		Anonymous: operate.ParseRole(o.cfg.Admin.Anonymous), Identity: server.IdentityOf(o.cfg.Admin),
 		API: api.New(o.console), Outbox: publishers.New(o.console), Pages: web.New(o.console),

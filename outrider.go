@@ -30,6 +30,7 @@ type Outrider struct {
 	log     *slog.Logger
 	relay   *relay.Relay
 	admin   *server.Server
+	probes  *server.Server
 	console *console.Console // the console of the admin server
 	begun   atomic.Bool      // Run was called
 }
@@ -67,11 +68,9 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.console.Close()) }()
 	defer o.record(ctx)()
-	if o.cfg.Admin.Enabled() {
-		if err := o.startAdmin(); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, o.admin.Close()) }()
+	defer func() { err = errors.Join(err, o.closeAdmin()) }()
+	if err := o.startAdmin(); err != nil {
+		return err
 	}
 	return o.relay.Run(ctx)
 }
@@ -96,6 +95,14 @@ func (o *Outrider) AdminAddress() string {
 		return ""
 	}
 	return o.admin.Addr()
+}
+
+// ProbesAddress returns the address that answers nothing but probes, after Run has started it; empty if there is none.
+func (o *Outrider) ProbesAddress() string {
+	if o.probes == nil {
+		return ""
+	}
+	return o.probes.Addr()
 }
 
 // Wake makes the relay read new rows of a source at once, instead of after its

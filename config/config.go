@@ -3,6 +3,7 @@ package config
 import (
 	_ "embed"
 	"maps"
+	"net"
 	"reflect"
 	"regexp"
 	"slices"
@@ -36,8 +37,8 @@ type Config struct {
 	// Warnings are findings that do not prevent a start, in order of line.
 	Warnings []*Error `yaml:"-"`
 
-	// Partial reports that destinations, or the admin section, have errors that
-	// [LoadState] left out. Such a configuration cannot be run.
+	// Partial reports that there are errors that [LoadState] or [LoadAddresses] left
+	// out. Such a configuration cannot be run.
 	Partial bool `yaml:"-"`
 
 	// Notes say where a default does what a reader of the file might not expect,
@@ -61,6 +62,7 @@ type Parked struct {
 // Admin is the HTTP server for health, metrics and operators.
 type Admin struct {
 	Listen string   `yaml:"listen" doc:"Address as host:port, or off for no server. An address that other machines can reach needs tokens_file. Default: 127.0.0.1:8080 with outrider run; no server in a Go program that embeds Outrider."`
+	Probes string   `yaml:"probes" doc:"Second address as host:port, which answers /livez and /readyz without a token, and nothing else; also with listen: off. For example 0.0.0.0:8081 in a container. Default: none, the address of listen answers them too."`
 	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens of the role read (everything but payloads), one per line; blank lines and lines that begin with # are ignored."`
 
 	OperateTokens []Secret `yaml:"operate_tokens_file" file:"lines" doc:"File with the tokens of the role operate, which may also see payloads, pause, resume, redrive and skip. A token has at least 32 bytes; openssl rand -hex 32 generates one."`
@@ -88,6 +90,7 @@ func (a *Admin) check(c *form.Checker, at form.Location) {
 	if at.Has("listen") && a.Listen == "" {
 		a.Listen = "off" // an empty text is not the default
 	}
+	a.checkProbes(c, at)
 	if !a.Enabled() {
 		return
 	}
@@ -105,6 +108,27 @@ func (a *Admin) check(c *form.Checker, at form.Location) {
 			c.Add(at.Child("hosts").Item(i), "is not the name of a host").Fix("for example outrider.internal, without a port")
 		}
 	}
+}
+
+func (a *Admin) checkProbes(c *form.Checker, at form.Location) {
+	if a.Probes == "" {
+		return
+	}
+	if err := hostPort(a.Probes, true); err != nil {
+		c.Add(at.Child("probes"), "%v", err).Fix("for example 0.0.0.0:8081; leave it out for no second address")
+		return
+	}
+	if sameAddress(a.Listen, a.Probes) {
+		c.Add(at.Child("probes"), "is the address of listen (%s) too", a.Listen).Fix("choose another port")
+	}
+}
+
+// sameAddress reports whether only one server can listen at two addresses.
+func sameAddress(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	everywhere := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
+	return errA == nil && errB == nil && portA == portB && portA != "0" && (hostA == hostB || everywhere(hostA) || everywhere(hostB))
 }
 
 // leastToken is the length of tokens that can change something.
@@ -173,6 +197,12 @@ func LoadState(path string, env func(string) (string, bool)) (*Config, error) {
 		section, _, _ := strings.Cut(e.Path, ".")
 		return section == "destinations" || section == "admin"
 	})
+}
+
+// LoadAddresses is [Load] for a command that only asks a relay at the addresses of the section admin: all errors
+// elsewhere are left out. A file that somebody edits wrongly says nothing about the relay that runs.
+func LoadAddresses(path string, env func(string) (string, bool)) (*Config, error) {
+	return open(path, env, func(e *Error) bool { return e.Path != "admin.listen" && e.Path != "admin.probes" })
 }
 
 func open(path string, env func(string) (string, bool), leaveOut func(*Error) bool) (*Config, error) {

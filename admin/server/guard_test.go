@@ -240,3 +240,39 @@ func TestRequestsAreBounded(t *testing.T) {
 		_ = conn.Close()
 	}
 }
+
+// The address of probes answers them to everybody, and has nothing else to show.
+func TestG12_ProbesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	cfg := settings("hunter2")
+	reason := ""
+	cfg.Listen, cfg.Probes, cfg.Ready = "off", "0.0.0.0:0", func() string { return reason }
+	cfg.Pages = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a page was asked for") })
+	s, err := ListenProbes(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if again, err := ListenProbes(Config{Probes: s.Addr()}); err == nil || !strings.Contains(err.Error(), "admin: {probes: ...}") {
+		t.Errorf("an address that is taken: %v, %v", again, err)
+	}
+	right := map[string]string{"Authorization": "Bearer hunter2", "Accept": "text/html"}
+	for _, test := range []struct {
+		method, path string
+		header       map[string]string
+		want         int
+	}{
+		{"GET", "/livez", nil, 200}, {"HEAD", "/livez", nil, 200}, {"GET", "/readyz", nil, 200}, {"GET", "/readyz", right, 200},
+		{"GET", "/metrics", right, 404}, {"GET", "/routes", right, 404}, {"GET", "/", right, 404}, {"GET", "/login", right, 404},
+		{"GET", "/api/v1/routes", right, 404}, {"POST", "/livez", right, 405}, {"GET", "/livez/x", nil, 404},
+		{"GET", "/readyz", map[string]string{"Host": "evil.example"}, 421}, {"GET", "/readyz", map[string]string{"Host": "outrider.internal:81"}, 200},
+	} {
+		if got := ask(t, s, test.method, test.path, test.header); got.StatusCode != test.want || got.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s %s %v: %d, want %d", test.method, test.path, test.header, got.StatusCode, test.want)
+		}
+	}
+	reason = "draining"
+	if got := ask(t, s, http.MethodGet, "/readyz", nil).StatusCode; got != http.StatusServiceUnavailable {
+		t.Errorf("draining: %d", got)
+	}
+}

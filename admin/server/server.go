@@ -23,6 +23,7 @@ import (
 // Config says where the server listens and what it serves.
 type Config struct {
 	Listen string   // host:port; port 0 takes a free one
+	Probes string   // the same for [ListenProbes]
 	Tokens []string // bearer tokens for everything but health, with [operate.RoleRead]
 
 	// OperateTokens and AdminTokens are those with more rights. Without any token the
@@ -70,6 +71,19 @@ func Listen(cfg Config) (*Server, error) {
 	return serve(cfg, l, defaultLimits, routes(cfg)), nil
 }
 
+// ListenProbes starts a server that answers the paths of orchestrators to everybody, at an address of its own, and nothing else.
+func ListenProbes(cfg Config) (*Server, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cfg.Probes)
+	if err != nil {
+		return nil, fmt.Errorf("address of probes %s: %w: choose another with admin: {probes: ...}", cfg.Probes, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", readyz(cfg))
+	cfg.Listen = cfg.Probes
+	return serveGuarded(cfg, l, defaultLimits, withHeaders(addressed(cfg, mux))), nil
+}
+
 // Handler returns what the server serves, for a program that mounts it in a server of
 // its own: requests are guarded likewise, except by the name that they are addressed
 // to, and connections and times are that server's.
@@ -77,9 +91,13 @@ func Handler(cfg Config) http.Handler { return guardMounted(cfg, defaultLimits, 
 
 // serve answers what comes in at the listener, by handlers behind [guard].
 func serve(cfg Config, l net.Listener, lim limits, h http.Handler) *Server {
+	return serveGuarded(cfg, l, lim, guard(cfg, lim, h))
+}
+
+func serveGuarded(cfg Config, l net.Listener, lim limits, h http.Handler) *Server {
 	room := newPool(l, lim)
 	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{
-		Handler: room.serve(guard(cfg, lim, h)),
+		Handler: room.serve(h),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, c)
 		},
@@ -106,13 +124,7 @@ func routes(cfg Config) http.Handler {
 		}
 		text(w, http.StatusOK, "ok")
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reason := cfg.Ready(); reason != "" {
-			text(w, http.StatusServiceUnavailable, reason)
-			return
-		}
-		text(w, http.StatusOK, "ok")
-	})
+	mux.HandleFunc("GET /readyz", readyz(cfg))
 	if cfg.API != nil {
 		mux.Handle(apiPath, cfg.API)
 	}
@@ -125,6 +137,16 @@ func routes(cfg Config) http.Handler {
 	mux.Handle("GET /routes", serveRoutes(cfg.Stats))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
+}
+
+func readyz(cfg Config) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if reason := cfg.Ready(); reason != "" {
+			text(w, http.StatusServiceUnavailable, reason)
+			return
+		}
+		text(w, http.StatusOK, "ok")
+	}
 }
 
 // Addr is where the server listens.
