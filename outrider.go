@@ -79,6 +79,10 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 // for another instance.
 func (o *Outrider) Ready() <-chan struct{} { return o.relay.Ready() }
 
+// Alive reports whether the relay's main loop answers before ctx ends. It says nothing about databases and destinations: a relay that waits
+// for them is alive. A start, a reload and a drain count as alive; they have limits of their own.
+func (o *Outrider) Alive(ctx context.Context) bool { return o.relay.Alive(ctx) }
+
 // Stats returns the counters of all routes since Run began or the latest
 // [Outrider.Reload], nil before.
 func (o *Outrider) Stats() []adapters.RouteStats {

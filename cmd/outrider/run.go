@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/oklog/ulid/v2"
@@ -37,7 +37,10 @@ process at once, with status 1.
 SIGHUP reloads the configuration file. If a start would refuse it, because it has an error
 or a database cannot be used, the process logs that and keeps its configuration. Otherwise
 it drains and continues with the new one; messages are delivered twice only if
-drain_timeout was too short. Changes to the sections admin and log need a restart.`,
+drain_timeout was too short. Changes to the sections admin and log need a restart.
+
+Started by systemd with Type=notify, it reports when it is ready, reloads and stops, and
+answers the watchdog of the unit.`,
 	}
 	a.takesConfig(c)
 	c.Flags().StringVar(&instance, "instance", "", "name of this process, unique; default: the host's name and an id")
@@ -65,30 +68,36 @@ func (a *app) run(ctx context.Context, cfg *config.Config, instance string) erro
 		return wrongError{err}
 	}
 	doctor.TuneMemory(cfg)
-	stop := a.onHangup(ctx, relay, log)
+	systemd := supervisor{log}
+	stop := a.onHangup(ctx, relay, systemd)
 	defer stop()
-	say := func(text string) { log.Info(text) }
+	say := func(text string) {
+		systemd.stopping()
+		log.Info(text)
+	}
 	return untilSignal(ctx, say, func(ctx context.Context) error {
 		log.Info("outrider starts", "version", operate.Version().Version, "instance", instance,
 			"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
-		ended, told := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(told)
+		running, end := context.WithCancel(context.WithoutCancel(ctx)) // until the drain has ended
+		var beside sync.WaitGroup
+		beside.Go(func() {
 			select {
 			case <-relay.Ready():
+				systemd.ready(len(cfg.Routes))
 				log.Info("ready", "admin", cmp.Or(relay.AdminAddress(), "off"))
-			case <-ended:
+			case <-running.Done():
 			}
-		}()
+		})
+		beside.Go(func() { systemd.watch(running, relay.Alive) })
 		err := relay.Run(ctx)
-		close(ended)
-		<-told
+		end()
+		beside.Wait()
 		return err
 	})
 }
 
 // onHangup reloads with each SIGHUP until stop is called.
-func (a *app) onHangup(ctx context.Context, relay *outrider.Outrider, log *slog.Logger) (stop func()) {
+func (a *app) onHangup(ctx context.Context, relay *outrider.Outrider, systemd supervisor) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(ctx)
@@ -98,7 +107,7 @@ func (a *app) onHangup(ctx context.Context, relay *outrider.Outrider, log *slog.
 		for {
 			select {
 			case <-signals:
-				a.reload(ctx, relay, log)
+				a.reload(ctx, relay, systemd)
 			case <-ctx.Done():
 				return
 			}
@@ -112,20 +121,31 @@ func (a *app) onHangup(ctx context.Context, relay *outrider.Outrider, log *slog.
 }
 
 // reload puts the configuration file to work as it is now.
-func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Logger) {
+func (a *app) reload(ctx context.Context, relay *outrider.Outrider, systemd supervisor) {
+	log := systemd.log
+	select {
+	case <-relay.Ready():
+	default: // systemd would take the end of a reload for that of the start
+		log.Error("SIGHUP: not reloaded: the relay has not started yet; try again when it is ready")
+		return
+	}
+	systemd.reloading()
 	cfg, err := a.load()
 	if err != nil {
+		systemd.refused(err)
 		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process keeps its configuration:\n%v", a.config, err))
 		return
 	}
 	log.Info("SIGHUP: the configuration file is valid; reloading", "file", a.config, "routes", len(cfg.Routes))
 	if err := relay.Reload(ctx, cfg); err != nil {
 		if ctx.Err() == nil {
+			systemd.refused(err)
 			log.Error("SIGHUP: not reloaded", "error", err)
 		}
 		return
 	}
 	doctor.TuneMemory(cfg)
+	systemd.ready(len(cfg.Routes))
 	log.Info("SIGHUP: reloaded", "routes", len(cfg.Routes))
 }
 

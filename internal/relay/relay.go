@@ -31,6 +31,7 @@ type Relay struct {
 	pending   atomic.Pointer[[]string] // sections that a reload found changed, and that only a start applies
 	changes   chan *generation         // generations that are to take over
 	repolls   chan repolling           // see repoll
+	pulse     chan struct{}            // taken by the main loop, see Alive
 	reloading sync.Mutex               // held by a Reload
 }
 
@@ -47,7 +48,7 @@ const (
 // New returns a relay that begins with a configuration. Nothing is connected yet.
 func New(cfg *config.Config, o assembly.Options) *Relay {
 	return &Relay{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}), ended: make(chan struct{}),
-		changes: make(chan *generation), repolls: make(chan repolling)}
+		changes: make(chan *generation), repolls: make(chan repolling), pulse: make(chan struct{})}
 }
 
 // End has a pending [Relay.Reload], and all later ones, return an error. Nothing else may be called after it than what only reads.
@@ -97,6 +98,25 @@ func (r *Relay) NotReady() string {
 	default:
 		return "starting: sources and destinations are being checked"
 	}
+}
+
+// Alive reports whether the main loop answers before ctx ends. It does not while one configuration drains and the next one starts, so that
+// counts as alive, also if it begins while Alive waits.
+func (r *Relay) Alive(ctx context.Context) bool {
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for phase(r.state.Load()) == running {
+		select {
+		case r.pulse <- struct{}{}:
+			return true
+		case <-r.ended:
+			return true
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // Describe implements prometheus.Collector: which metrics there are depends on the configuration.

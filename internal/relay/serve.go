@@ -36,6 +36,7 @@ func (r *Relay) serve(ctx context.Context, g *generation) (next *generation, err
 				r.log.Info("stopped: all results are written down")
 			}
 			return nil, err
+		case <-r.pulse:
 		case ask := <-r.repolls:
 			ask.done <- ready == nil && g.repoll(ask.cfg)
 		case next := <-r.changes:
