@@ -60,9 +60,9 @@ func (o *Outrider) newConsole() *console.Console {
 		s := o.relay.Router()
 		return s != nil && s.ProbeNow(route, address)
 	}
-	if read := o.options.Reread; read != nil {
+	if o.options.Reread != nil {
 		r.Reload = func(ctx context.Context) error {
-			cfg, err := read()
+			cfg, err := o.Reread()
 			if err != nil {
 				return err
 			}

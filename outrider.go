@@ -132,6 +132,19 @@ func (o *Outrider) Wake(source string) { o.relay.Wake(source) }
 // used it, so such a relay cannot be reloaded.
 func (o *Outrider) Reload(ctx context.Context, cfg *Config) error { return o.relay.Reload(ctx, cfg) }
 
+// Reread reads the configuration with the function of [WithReload]; [Outrider.Reload] applies it. An error counts as a reload that failed, in the
+// metric outrider_config_last_reload_successful.
+func (o *Outrider) Reread() (*Config, error) {
+	if o.options.Reread == nil {
+		return nil, console.ErrNoReload
+	}
+	cfg, err := o.options.Reread()
+	if err != nil {
+		o.relay.Reloaded(err)
+	}
+	return cfg, err
+}
+
 // HotPath returns the hot path of a source, which delivers messages of this process right after their commit, for
 // [outbox.ClientConfig].Hot. The source is one of the configuration, with the layout outrider or
 // outbox-framework. In MariaDB, MySQL and SQLite the relay reads the table right after each commit. In PostgreSQL:

@@ -142,7 +142,8 @@ type RouteStats struct {
 	Sending time.Duration
 
 	Age       time.Duration // from creation to delivery, of a recent message
-	Ages      AgeCounts     // the same of a sample of all messages: each of a quiet route, every 64th of a busy one
+	Ages      AgeCounts     // the same of all messages. Of a busy route each 64th is measured, and counts for those since the one before
+	AgeSum    float64       // seconds that these ages are together
 	Oldest    time.Duration // since the oldest message that was read and is neither delivered nor given up was created; 0: none
 	InFlight  int           // messages that are not durably settled
 	ParkedNow int           // groups in the parking, as the lanes here know
@@ -169,6 +170,7 @@ var AgeBounds = [...]time.Duration{
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second,
 	20 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour,
+	24 * time.Hour, 3 * 24 * time.Hour, 7 * 24 * time.Hour,
 }
 
 // AgeCounts counts ages, or how long something took, up to each of [AgeBounds] and above the one before; the last

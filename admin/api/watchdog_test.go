@@ -34,7 +34,9 @@ func TestG13_TheWatchdogBelievesTheTables(t *testing.T) {
 		must(t, err)
 		return string(text)
 	}
-	s.until("the watchdog has seen it settled", func() bool { return strings.Contains(metric(), `outrider_overdue_rows{cause="",route="orders"} 0`) })
+	s.until("the watchdog has seen it settled", func() bool {
+		return strings.Contains(metric(), `outrider_overdue_rows{cause="stuck",route="orders"} 0`)
+	})
 	if n := s.count(`WITH back AS (UPDATE outrider_cursor SET position = 0 RETURNING 1) SELECT count(*) FROM back`); n != 16 {
 		t.Fatalf("%d cursors were put back", n)
 	}

@@ -183,9 +183,7 @@ func (b *beat) add(route string, o status.Overdue) {
 	known.Rows, known.More, known.Lanes = known.Rows+o.Rows, known.More || o.More, append(known.Lanes, o.Lanes...)
 }
 
-func rank(c status.CauseKind) int {
-	return slices.Index([]status.CauseKind{status.CauseBehind, status.CauseAddress, status.CauseNoOwner, status.CauseStuck}, c)
-}
+func rank(c status.CauseKind) int { return slices.Index(overdueCauses, c) }
 
 // checkQueue checks the oldest rows of a queue that wait.
 func (b *beat) checkQueue(ctx context.Context, s *watchedSource, q adapters.OperatorQueue) error {

@@ -130,7 +130,7 @@ func (a *app) reload(ctx context.Context, relay *outrider.Outrider, systemd supe
 		return
 	}
 	systemd.reloading()
-	cfg, err := a.load()
+	cfg, err := relay.Reread()
 	if err != nil {
 		systemd.refused(err)
 		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process keeps its configuration:\n%v", a.config, err))

@@ -316,18 +316,21 @@ func TestG13_TheWatchdogNamesEachCause(t *testing.T) {
 	r := start(t, settings{database: db.url, top: []string{`admin: {listen: "127.0.0.1:0"}`, "lease: 1m", "settle_interval: 20ms", "watchdog: 1s"}, window: 4,
 		destination: toHTTP(to.url())}.text())
 	base := r.admin()
-	metric := func() string {
+	overdue := func() (causes []string) { // those that have rows
 		text, err := getAs(t, base+"/metrics", "")
 		must(t, err)
-		return regexp.MustCompile(`outrider_overdue_rows{.*`).FindString(text)
+		for _, m := range regexp.MustCompile(`outrider_overdue_rows{cause="(\w+)".*} [1-9]`).FindAllStringSubmatch(text, -1) {
+			causes = append(causes, m[1])
+		}
+		return causes
 	}
 	alarm := func(cause string) {
 		t.Helper()
-		r.until("the alarm "+cause, func() bool { return strings.HasPrefix(metric(), fmt.Sprintf(`outrider_overdue_rows{cause=%q`, cause)) })
+		r.until("the alarm "+cause, func() bool { return slices.Equal(overdue(), []string{cause}) })
 	}
 	calm := func() {
 		t.Helper()
-		r.until("nothing is overdue", func() bool { return strings.HasSuffix(metric(), "} 0") })
+		r.until("nothing is overdue", func() bool { return len(overdue()) == 0 })
 	}
 	db.fill(batch{n: 100, groups: 40})
 	calm()

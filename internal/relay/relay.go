@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/router"
@@ -33,6 +31,7 @@ type Relay struct {
 	repolls   chan repolling           // see repoll
 	pulse     chan struct{}            // taken by the main loop, see Alive
 	reloading sync.Mutex               // held by a Reload
+	reloads   reloads
 }
 
 // phase is the state of a relay that /readyz reports.
@@ -47,8 +46,10 @@ const (
 
 // New returns a relay that begins with a configuration. Nothing is connected yet.
 func New(cfg *config.Config, o assembly.Options) *Relay {
-	return &Relay{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}), ended: make(chan struct{}),
+	r := &Relay{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}), ended: make(chan struct{}),
 		changes: make(chan *generation), repolls: make(chan repolling), pulse: make(chan struct{})}
+	r.Reloaded(nil)
+	return r
 }
 
 // End has a pending [Relay.Reload], and all later ones, return an error. Nothing else may be called after it than what only reads.
@@ -117,16 +118,6 @@ func (r *Relay) Alive(ctx context.Context) bool {
 		}
 	}
 	return true
-}
-
-// Describe implements prometheus.Collector: which metrics there are depends on the configuration.
-func (*Relay) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector with the metrics of the latest generation.
-func (r *Relay) Collect(out chan<- prometheus.Metric) {
-	if g := r.generation.Load(); g != nil {
-		g.Metrics.Collect(out)
-	}
 }
 
 // warn logs what the configuration's author should know, such as a connection

@@ -18,6 +18,12 @@ func (r *Relay) Reload(ctx context.Context, cfg *config.Config) error {
 		return errors.New("another reload is in progress")
 	}
 	defer r.reloading.Unlock()
+	err := r.reload(ctx, cfg)
+	r.Reloaded(err)
+	return err
+}
+
+func (r *Relay) reload(ctx context.Context, cfg *config.Config) error {
 	if len(r.options.Destinations)+len(r.options.Subscribers) > 0 {
 		return errors.New("a relay with a destination or source that the program supplied cannot be reloaded: make a new one")
 	}

@@ -179,7 +179,7 @@ func (d inOrder) Deliver(ctx context.Context, address string, batch []*message.M
 	errs := d.Destination.Deliver(ctx, address, batch)
 	took := time.Since(began)
 	d.stats.sending.Add(int64(took))
-	d.stats.batches.add(took)
+	d.stats.batches.add(took, 1)
 	return errs
 }
 

@@ -3,6 +3,7 @@ package lane
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,9 @@ type routeStats struct {
 	sending    atomic.Int64 // nanoseconds that those took
 	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
 	ages       ageCounts
-	exact      atomic.Int64 // how many more deliveries have their age measured, whatever their number
+	ageSum     atomic.Uint64 // seconds of all ages, as the bits of a float64: nanoseconds of a backlog of days overflow an int64
+	measured   atomic.Int64  // how many were delivered when an age was last measured
+	exact      atomic.Int64  // how many more deliveries have their age measured, whatever their number
 
 	mu      sync.Mutex
 	skipped map[string]int64
@@ -31,9 +34,9 @@ type routeStats struct {
 // ageCounts are [adapters.AgeCounts] that several goroutines add to.
 type ageCounts [len(adapters.AgeBounds) + 1]atomic.Int64
 
-func (c *ageCounts) add(age time.Duration) {
+func (c *ageCounts) add(age time.Duration, n int64) {
 	bucket, _ := slices.BinarySearch(adapters.AgeBounds[:], age)
-	c[bucket].Add(1)
+	c[bucket].Add(n)
 }
 
 func (c *ageCounts) load() (out adapters.AgeCounts) {
@@ -45,14 +48,36 @@ func (c *ageCounts) load() (out adapters.AgeCounts) {
 
 func (s *routeStats) delivered(it *Item) {
 	// On a busy route the age of every 64th is enough: time.Now and reading the row are not free. On a quiet route all count.
-	if n := s.deliveredN.Add(1); n%64 != 1 && s.exact.Load() <= 0 {
+	n := s.deliveredN.Add(1)
+	if n%64 != 1 && s.exact.Load() <= 0 {
 		return
 	}
 	if created := it.Created(); !created.IsZero() {
-		age := time.Since(created)
 		s.exact.Add(-1)
-		s.lastAge.Store(int64(age))
-		s.ages.add(age)
+		s.measure(time.Since(created), n)
+	}
+}
+
+// measure counts the age of the nth message for those that were delivered since the last one that was measured: otherwise a busy time would weigh
+// less in a percentile than a quiet one.
+func (s *routeStats) measure(age time.Duration, n int64) {
+	s.lastAge.Store(int64(age))
+	last := s.measured.Load()
+	for ; n > last; last = s.measured.Load() {
+		if s.measured.CompareAndSwap(last, n) {
+			break
+		}
+	}
+	if n <= last { // a later one was measured meanwhile, and counts for this one
+		return
+	}
+	n -= last
+	s.ages.add(age, n)
+	for {
+		sum := s.ageSum.Load()
+		if s.ageSum.CompareAndSwap(sum, math.Float64bits(math.Float64frombits(sum)+float64(n)*age.Seconds())) {
+			return
+		}
 	}
 }
 
@@ -98,7 +123,8 @@ func (r *Route) Stats() adapters.RouteStats {
 	s := adapters.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
 		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(), Batches: r.stats.batches.load(), Sending: time.Duration(r.stats.sending.Load()),
-		Age: time.Duration(r.stats.lastAge.Load()), Ages: r.stats.ages.load(), Skipped: map[string]int64{}, Down: r.down(),
+		Age: time.Duration(r.stats.lastAge.Load()), Ages: r.stats.ages.load(),
+		AgeSum: math.Float64frombits(r.stats.ageSum.Load()), Skipped: map[string]int64{}, Down: r.down(),
 	}
 	if d, ok := r.Destination.(adapters.DuplicateCounter); ok {
 		s.Duplicates = d.Duplicates()
