@@ -99,7 +99,7 @@ type OperatorStore interface {
 	DedupeStore
 
 	// StateVersion returns the version of the tables, 0 where there are none, and the
-	// one that Migrate leads to.
+	// one that Migrate leads to. [ErrStateTooNew]: only a later release can use them.
 	StateVersion(ctx context.Context) (present, newest int64, err error)
 
 	// Cursors returns what Lanes returns of some routes (nil: of all), without its counts, which take long when there are

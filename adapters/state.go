@@ -115,6 +115,9 @@ type StateStore interface {
 // only and that one is alive.
 var ErrSecondInstance = errors.New("another instance is running on this database")
 
+// ErrStateTooNew is in the error for state tables of a later release, which has removed or changed what this one needs.
+var ErrStateTooNew = errors.New("the state tables were upgraded by a later release")
+
 // Instance is a process that has joined.
 type Instance struct {
 	ID        string

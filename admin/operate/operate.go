@@ -43,7 +43,17 @@ func OperatorOf(ctx context.Context, b *assembly.Builder) (*Operator, error) {
 			}
 		}
 	}
-	return Connect(ctx, b)
+	op, err := Connect(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range op.stores {
+		// Another error concerns what is done next as well, and says more there.
+		if _, _, err := s.StateVersion(ctx); errors.Is(err, adapters.ErrStateTooNew) {
+			return nil, errors.Join(err, op.Close())
+		}
+	}
+	return op, nil
 }
 
 // Connect is [OperatorOf] without the check that there is something to operate on.

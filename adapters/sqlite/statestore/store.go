@@ -65,6 +65,9 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 func (s *Store) Migrate(ctx context.Context) error {
 	migrating.Lock()
 	defer migrating.Unlock()
+	if _, _, err := s.StateVersion(ctx); err != nil {
+		return err
+	}
 	if err := lite.UseWAL(ctx, s.db); err != nil {
 		return s.wrap("migrate", err)
 	}
