@@ -92,8 +92,10 @@ soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
 	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka ./adapters/postgres/... ./config
 
 .PHONY: test-upgrade
-test-upgrade: ## Kill a relay of a former build, and have one of this build go on with its tables
-	$(TESTENV) env OUTRIDER_TEST_UPGRADE=1 go test -v -count=1 -timeout 15m -run Upgrade $(TESTFLAGS) ./internal/faults
+test-upgrade: ## Run relays of former builds and of this one on the same tables, under load and kills; evidence in bin/upgrade.ndjson
+	@mkdir -p bin && rm -f bin/upgrade.ndjson
+	$(BRIEFLY) env OUTRIDER_TEST_UPGRADE=1 OUTRIDER_EVIDENCE=$(CURDIR)/bin/upgrade.ndjson go test -v -count=1 -timeout 15m -run Upgrade $(TESTFLAGS) ./internal/faults
+	@cat bin/upgrade.ndjson
 
 .PHONY: test-deploy
 test-deploy: ## Build packages, chart and the other things of deploy/, and try each with the programs that read it

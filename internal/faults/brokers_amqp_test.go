@@ -40,7 +40,19 @@ func amqpBroker(t *testing.T) broker {
 	must(t, err)
 	network := testenv.StartProxy(t, u.Host)
 	u.Host = network.Address()
+	waiting := 0 // when the queue was seen last
 	return broker{server: s, network: network, section: fmt.Sprintf("type: amqp, url: %q, routing_key: orders, timeout: 2s", u),
+		// A server that is killed gives back what a reader has not acknowledged, behind later messages.
+		progress: func() int {
+			_ = with(func(ch *amqp.Channel) error { // it may be down
+				q, err := ch.QueueDeclarePassive("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+				if err == nil {
+					waiting = q.Messages
+				}
+				return err
+			})
+			return waiting
+		},
 		content: reading(t, func(_ context.Context, take func(id, group string)) error {
 			return with(func(ch *amqp.Channel) error {
 				return takeReady(ch, func(msg *amqp.Delivery) {

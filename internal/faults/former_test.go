@@ -15,6 +15,9 @@ const (
 	// formerCommit is the last commit before the packages were divided differently. It has fewer migrations.
 	formerCommit = "f6105767e16090ba1bb8005257d730f92789a744"
 
+	// previousCommit is the last one before 0.1.0: the build that a release is upgraded from.
+	previousCommit = "87d0d808a354d5dc3335d45999cea365a4bf9710"
+
 	// anchorlessCommit is one that moves cursors and keeps no anchors: those that others have written stay as they are.
 	anchorlessCommit = "c54887aa7f9bbbe0da3ceb9ec45ff82db1f3168f"
 )
@@ -23,8 +26,8 @@ const (
 // sets it.
 const upgradeEnv = "OUTRIDER_TEST_UPGRADE"
 
-// former and anchorless are the programs.
-var former, anchorless build
+// former, previous and anchorless are the programs.
+var former, previous, anchorless build
 
 // formerProgram returns the path of the program of [formerCommit].
 func formerProgram(t *testing.T) string {
@@ -60,7 +63,7 @@ func programOf(t *testing.T, of *build, commit string) string {
 			return err
 		}
 		// It is a module alone, and not one of ours.
-		return run(sources, []string{"GOWORK=off"}, "go", "build", "-o", binary, "./cmd/outrider")
+		return run(sources, []string{"GOWORK=off"}, "go", "build", "-trimpath", "-o", binary, "./cmd/outrider")
 	})
 }
 

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	toxics.Register("silence", new(silence))
 	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's own log of every fault
 	status := m.Run()
-	if err := errors.Join(built.remove(), former.remove(), anchorless.remove()); err != nil && status == 0 {
+	if err := errors.Join(built.remove(), former.remove(), previous.remove(), anchorless.remove()); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1
 	}

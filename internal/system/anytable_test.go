@@ -488,7 +488,7 @@ func (r *anyReceiver) settles(t *testing.T, tables []*anyTable) {
 // eventuallyOr waits for a condition, at most a minute. The caller checks the result.
 func eventuallyOr(t *testing.T, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !cond() && time.Now().Before(end); {
+	for end := time.Now().Add(3 * time.Minute); !cond() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 }

@@ -81,14 +81,14 @@ func relay(t *testing.T, cfg *outrider.Config, opts ...outrider.Option) (stop fu
 // eventually waits for a condition; only the test's end bounds it.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	end := time.After(time.Minute)
+	end := time.After(3 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%s: not within a minute", what)
+			t.Fatalf("%s: not within 3 minutes", what)
 		}
 	}
 }
