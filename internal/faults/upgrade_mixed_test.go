@@ -125,11 +125,18 @@ type sharedRig struct {
 
 // evidence is what a test of an upgrade found.
 type evidence struct {
-	Test, From, To, Table        string
-	Kills, Committed, Delivered  int
-	Duplicates, Lost, OutOfOrder int
-	Seconds                      float64
-	At                           time.Time
+	Test       string    `json:"test"`
+	From       string    `json:"from"`
+	To         string    `json:"to"`
+	Table      string    `json:"table"`
+	Kills      int       `json:"kills"`
+	Committed  int       `json:"committed"`
+	Delivered  int       `json:"delivered"`
+	Duplicates int       `json:"duplicates"`
+	Lost       int       `json:"lost"`
+	OutOfOrder int       `json:"out_of_order"`
+	Seconds    float64   `json:"seconds"`
+	At         time.Time `json:"at"`
 }
 
 // forBuilds runs a test on each table and with each former build that can read it, while the application writes.
