@@ -94,7 +94,7 @@ func runningRoutes(ctx context.Context, cfg *config.Config, logger operate.Optio
 
 func (a *app) printDiagnosesJSON(found []doctor.Diagnosis) error {
 	list, broken, warnings := console.ViewDiagnoses(found)
-	return a.printJSON(map[string]any{"findings": list, "broken": broken, "warnings": warnings})
+	return a.printJSON(doctorAnswer{list, broken, warnings})
 }
 
 // marks precede findings.

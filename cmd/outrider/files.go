@@ -53,7 +53,7 @@ Notify do not need the trigger.`,
 			return err
 		}
 		if printOnly {
-			return a.printInit(cfg, to, notify)
+			return a.printInit(cfg, to, notify, out.json())
 		}
 		if to != (operate.Grantees{}) {
 			return errors.New("--relay, --operator and --publisher go with --print")
@@ -61,6 +61,9 @@ Notify do not need the trigger.`,
 		adds, err := operate.InitAdds(c.Context(), cfg)
 		for _, text := range adds {
 			fmt.Fprintln(a.err, text)
+		}
+		if err == nil && dryRun && out.json() {
+			return a.printJSON(initAnswer{WouldAdd: append([]string{}, adds...)})
 		}
 		if err != nil || dryRun {
 			return err
@@ -85,7 +88,7 @@ func (a *app) initialise(ctx context.Context, cfg *config.Config, indexes, notif
 		done = append(done, did...)
 	}
 	if machine {
-		return errors.Join(a.printJSON(map[string]any{"done": append([]string{}, done...)}), err)
+		return errors.Join(a.printJSON(initAnswer{Done: append([]string{}, done...)}), err)
 	}
 	for _, text := range done {
 		fmt.Fprintln(a.out, text)
@@ -94,7 +97,7 @@ func (a *app) initialise(ctx context.Context, cfg *config.Config, indexes, notif
 }
 
 // printInit prints statements by what they are for.
-func (a *app) printInit(cfg *config.Config, to operate.Grantees, notify bool) error {
+func (a *app) printInit(cfg *config.Config, to operate.Grantees, notify, machine bool) error {
 	for flag, role := range map[string]string{"--relay": to.Relay, "--operator": to.Operator, "--publisher": to.Publisher} {
 		if role != "" && role != plain(role) || len(role) > 63 {
 			return fmt.Errorf("%s: %q is not a role name", flag, role)
@@ -104,22 +107,30 @@ func (a *app) printInit(cfg *config.Config, to operate.Grantees, notify bool) er
 	if err != nil {
 		return err
 	}
-	a.printStatements("source ", operate.InitSQL(cfg, to))
+	all := statements("source ", operate.InitSQL(cfg, to))
 	if notify {
-		a.printStatements("source ", operate.InitWakeSQL(cfg))
+		all = append(all, statements("source ", operate.InitWakeSQL(cfg))...)
 	}
-	a.printStatements("", state)
+	all = append(all, statements("", state)...)
+	if machine {
+		return a.printJSON(initAnswer{Statements: all})
+	}
+	for _, s := range all {
+		comment := "--"
+		if strings.HasPrefix(s.SQL, "//") { // what is no SQL
+			comment = "//"
+		}
+		fmt.Fprintf(a.out, "%s %s\n%s\n", comment, plain(s.For), s.SQL) // a line break would end the comment
+	}
 	return nil
 }
 
-func (a *app) printStatements(what string, statements map[string]string) {
-	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		comment := "--"
-		if strings.HasPrefix(statements[name], "//") { // what is no SQL
-			comment = "//"
-		}
-		fmt.Fprintf(a.out, "%s %s%s\n%s\n", comment, what, plain(name), statements[name]) // a line break would end the comment
+// statements lists texts by the names of what they are for.
+func statements(what string, texts map[string]string) (all []statement) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		all = append(all, statement{what + name, texts[name]})
 	}
+	return all
 }
 
 func (a *app) validateCommand() *cobra.Command {
@@ -132,7 +143,7 @@ func (a *app) validateCommand() *cobra.Command {
 	c.RunE = func(*cobra.Command, []string) error {
 		cfg, err := a.load()
 		if invalid, ok := errors.AsType[*config.Errors](err); ok && out.json() {
-			return errors.Join(a.printJSON(map[string]any{"valid": false, "errors": problems(invalid.List), "warnings": []problem{}, "notes": []problem{}}), errInvalid)
+			return errors.Join(a.printJSON(validateAnswer{false, problems(invalid.List), []problem{}, []problem{}}), errInvalid)
 		}
 		if err != nil {
 			return err
@@ -144,7 +155,7 @@ func (a *app) validateCommand() *cobra.Command {
 			return wrongError{err}
 		}
 		if out.json() {
-			return a.printJSON(map[string]any{"valid": true, "errors": []problem{}, "warnings": problems(cfg.Warnings), "notes": problems(cfg.Notes)})
+			return a.printJSON(validateAnswer{true, []problem{}, problems(cfg.Warnings), problems(cfg.Notes)})
 		}
 		for _, w := range cfg.Warnings {
 			fmt.Fprintf(a.err, "warning: %s\n", w.Text())
@@ -163,9 +174,9 @@ func (a *app) validateCommand() *cobra.Command {
 type problem struct {
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
-	Path    string `json:"path,omitempty"`
+	Path    string `json:"path,omitempty" doc:"Of the key, such as routes.orders.from."`
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
+	Hint    string `json:"hint,omitempty" doc:"The fix."`
 }
 
 func problems(list []*config.Error) []problem {

@@ -29,6 +29,6 @@ joins again within seconds and gets its share: if it takes nothing, stop or rest
 		default:
 			c.say("nothing was changed: there is no such instance")
 		}
-		return map[string]any{"instance": c.args[0], "removed": removed}, nil
+		return instanceAnswer{c.args[0], removed}, nil
 	})
 }

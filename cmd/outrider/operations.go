@@ -15,7 +15,6 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin/operate"
-	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) operationsCommand() *cobra.Command {
@@ -27,12 +26,9 @@ with an id, a count, a rate and its progress. The command that creates it runs i
 --detach, or if the command is killed, a running relay does. An operation survives
 restarts, changes each message once, and is kept for 30 days after its end.`,
 	}, a.operationListCommand(), a.operationShowCommand(), a.operationStopCommand(), a.operationResumeCommand())
-	c.RunE = func(c *cobra.Command, _ []string) error { // without a command it lists
-		return a.operate(c.Context(), func(_ *config.Config, op *operate.Operator) error {
-			return a.listOperations(c.Context(), op, adapters.OperationFilter{}, false)
-		})
-	}
-	return c
+	return a.stateCommand(c, func(c *stateCall) (any, error) { // without a command it lists
+		return nil, c.listOperations(c.ctx, c.op, adapters.OperationFilter{}, c.machine)
+	})
 }
 
 func (a *app) listOperations(ctx context.Context, op *operate.Operator, f adapters.OperationFilter, machine bool) error {
@@ -48,7 +44,7 @@ func (a *app) listOperations(ctx context.Context, op *operate.Operator, f adapte
 		cells = append(cells, []string{o.ID, string(o.Kind), string(o.State), strconv.Itoa(o.Done), strconv.Itoa(o.Failed), strconv.Itoa(o.Total), left(o), o.By, ago(o.CreatedAt)})
 	}
 	if machine {
-		return a.printJSON(map[string]any{"operations": views})
+		return a.printJSON(operationsAnswer{views})
 	}
 	if len(cells) == 0 {
 		fmt.Fprintln(a.out, "there are no operations")
@@ -142,9 +138,9 @@ func done(kind adapters.OperationKind) string {
 }
 
 // followOperations works operations to their end, or leaves them to a relay. A signal stops them.
-func (a *app) followOperations(ctx context.Context, op *operate.Operator, all []adapters.Operation, detach, machine bool) error {
+func (a *app) followOperations(ctx context.Context, op *operate.Operator, kind adapters.OperationKind, all []adapters.Operation, detach, machine bool) error {
 	if detach {
-		return a.leaveOperations(ctx, op, all, machine)
+		return a.leaveOperations(ctx, op, kind, all, machine)
 	}
 	host, _ := os.Hostname() // the process id alone does
 	worker := fmt.Sprintf("command %d on %s, begun %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339Nano))
@@ -168,19 +164,19 @@ func (a *app) followOperations(ctx context.Context, op *operate.Operator, all []
 		}
 	}
 	if machine {
-		return a.printJSON(map[string]any{"action": all[0].Kind, "changed": changed, "operations": views})
+		return a.printJSON(changeAnswer{Action: string(kind), Changed: &changed, Operations: views})
 	}
 	return nil
 }
 
 // leaveOperations says how to follow what a relay works.
-func (a *app) leaveOperations(ctx context.Context, op *operate.Operator, all []adapters.Operation, machine bool) error {
+func (a *app) leaveOperations(ctx context.Context, op *operate.Operator, kind adapters.OperationKind, all []adapters.Operation, machine bool) error {
 	if machine {
 		views := []operate.OperationView{}
 		for i := range all {
 			views = append(views, operate.ViewOperation(&all[i]))
 		}
-		return a.printJSON(map[string]any{"operations": views})
+		return a.printJSON(changeAnswer{Action: string(kind), Operations: views})
 	}
 	for i := range all {
 		fmt.Fprintf(a.out, "operation %s: %s to go; follow it with: outrider operations show %s\n", all[i].ID, counted(all[i].Remaining(), unitOf(&all[i])), all[i].ID)
@@ -297,6 +293,6 @@ func (a *app) operationResumeCommand() *cobra.Command {
 		case !changed && !o.State.Active():
 			return nil, fmt.Errorf("operation %s cannot be resumed: it is %s", o.ID, o.State)
 		}
-		return nil, c.followOperations(c.ctx, c.op, []adapters.Operation{o}, detach, c.machine)
+		return nil, c.followOperations(c.ctx, c.op, o.Kind, []adapters.Operation{o}, detach, c.machine)
 	})
 }

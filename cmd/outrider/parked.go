@@ -116,7 +116,7 @@ func (a *app) listParked(ctx context.Context, op *operate.Operator, f adapters.P
 		for _, p := range rows {
 			list = append(list, newParked(p, false))
 		}
-		return a.printJSON(map[string]any{"parked": list, "more": more})
+		return a.printJSON(parkedAnswer{list, more})
 	}
 	if len(rows) == 0 {
 		fmt.Fprintln(a.out, "no parked message matches")
@@ -182,7 +182,7 @@ func (a *app) showParked(rows []operate.ParkedMessage, machine bool) error {
 		for _, p := range rows {
 			list = append(list, newParked(p, true))
 		}
-		return a.printJSON(map[string]any{"parked": list})
+		return a.printJSON(parkedAnswer{Parked: list})
 	}
 	for i, p := range rows {
 		if i > 0 {

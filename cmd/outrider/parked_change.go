@@ -218,16 +218,17 @@ func (a *app) change(ctx context.Context, op *operate.Operator, ch *change, pace
 
 // orderChange makes an operation of what a filter selects.
 func (a *app) orderChange(ctx context.Context, op *operate.Operator, ch *change, pace operate.RateLimit) error {
-	plan, err := op.PlanOperation(ctx, operate.OperationOrder{Kind: adapters.OperationKind(ch.action), Filter: ch.filter.ParkedFilter, All: ch.all,
+	kind := adapters.OperationKind(ch.action)
+	plan, err := op.PlanOperation(ctx, operate.OperationOrder{Kind: kind, Filter: ch.filter.ParkedFilter, All: ch.all,
 		Rate: pace.Rate, By: cmp.Or(ch.by, currentUser())})
 	if err != nil {
 		return err
 	}
 	all, err := op.StartOperation(ctx, plan)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
 	}
-	return a.followOperations(ctx, op, all, ch.detach, ch.output.json())
+	return a.followOperations(ctx, op, kind, all, ch.detach, ch.output.json())
 }
 
 // changeNamed changes the messages whose ids were given.
@@ -239,7 +240,7 @@ func (a *app) changeNamed(ctx context.Context, op *operate.Operator, ch *change,
 	case err != nil:
 		return fmt.Errorf("%s %s, then: %w", counted(done, "message"), ch.did, err)
 	case ch.output.json():
-		return a.printJSON(map[string]any{"action": ch.action, "changed": done})
+		return a.printJSON(changeAnswer{Action: string(ch.action), Changed: &done})
 	}
 	fmt.Fprintf(a.out, "%s %s\n", counted(done, "message"), ch.did)
 	return nil
@@ -279,8 +280,7 @@ func (a *app) progress(ch *change, done, total int) {
 // printCount prints the result of --dry-run.
 func (a *app) printCount(ch *change, rows []matching, total int) error {
 	if ch.output.json() {
-		return a.printJSON(map[string]any{"action": ch.action, "dry_run": true, "would_change": total,
-			"matching": append([]matching{}, rows...)})
+		return a.printJSON(changeAnswer{Action: string(ch.action), DryRun: true, WouldChange: &total, Matching: append([]matching{}, rows...)})
 	}
 	if len(rows) > 0 {
 		var cells [][]string

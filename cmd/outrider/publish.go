@@ -92,7 +92,7 @@ func (a *app) publish(c *cobra.Command, p *publication, out *output) error {
 		fmt.Fprintf(a.err, "warning: no route of source %s matches type %q: the message was written, but nothing will deliver it\n", source, envelope.Type())
 	}
 	if out.json() {
-		return a.printJSON(map[string]any{"id": envelope.ID(), "source": source, "routes": routes})
+		return a.printJSON(publishAnswer{envelope.ID(), source, routes})
 	}
 	fmt.Fprintln(a.out, envelope.ID())
 	return nil

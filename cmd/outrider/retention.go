@@ -84,6 +84,6 @@ removes them automatically.`,
 		if err != nil {
 			return nil, err
 		}
-		return map[string]any{"removed": once, "retention": operate.ViewRetention(all)}, nil
+		return retentionAnswer{once, operate.ViewRetention(all)}, nil
 	})
 }

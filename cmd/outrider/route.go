@@ -42,6 +42,6 @@ again as its "start" says.`,
 			return nil, err
 		}
 		c.say("forgotten")
-		return map[string]any{"route": route, "lanes": gone.Lanes, "parked": gone.Parked, "pauses": gone.Pauses}, nil
+		return forgetAnswer{route, gone.Lanes, gone.Parked, gone.Pauses}, nil
 	})
 }

@@ -147,7 +147,7 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *operate.Op
 		}
 		rows := slices.DeleteFunc(status.EachLane(found), func(p status.RouteStatus) bool { return !v.wants(p.Route) })
 		if v.output.json() {
-			return a.printJSON(map[string]any{"status": rows, "instances": status.MembersOf(instances, found)})
+			return a.printJSON(statusAnswer{rows, status.MembersOf(instances, found)})
 		}
 		return a.printLanes(rows)
 	}
@@ -163,7 +163,7 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *operate.Op
 		return len(v.states) > 0 && !slices.Contains(v.states, string(p.State))
 	})
 	if v.output.json() {
-		return a.printJSON(map[string]any{"status": rows, "instances": members})
+		return a.printJSON(statusAnswer{rows, members})
 	}
 	if err := a.printStatus(rows, v); err != nil {
 		return err

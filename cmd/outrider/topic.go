@@ -56,7 +56,7 @@ func createTopic(c *stateCall, topic adapters.NewTopic) (any, error) {
 	default:
 		c.say("created topic " + topic.Name)
 	}
-	return map[string]any{"topic": topic.Name, "created": created, "dry_run": topic.DryRun}, nil
+	return topicAnswer{topic.Name, created, topic.DryRun}, nil
 }
 
 func (a *app) completeDestinations(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {

@@ -41,7 +41,7 @@ delivered before it ends, and dead row versions cannot be removed.`,
 		if err != nil {
 			return nil, err
 		}
-		return map[string]any{"transactions": open}, nil
+		return transactionsAnswer{open}, nil
 	})
 }
 
@@ -84,5 +84,5 @@ func endTransaction(c *stateCall, source string) (any, error) {
 	default:
 		c.say("ended: process " + strconv.Itoa(ended.Process) + "; its transaction is rolled back")
 	}
-	return map[string]any{"id": id, "ended": ended != nil}, nil
+	return endAnswer{id, ended != nil}, nil
 }
