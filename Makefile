@@ -115,7 +115,7 @@ fuzz: ## Try FUZZTIME=500x inputs on each fuzz target
 # Each module alone, as those see it who do not have go.work.
 .PHONY: lint
 lint: export GOWORK = off
-lint: lint-format lint-tests ## Check format, modules and code
+lint: lint-format lint-tests lint-workflows ## Check format, modules, code and workflows
 	@set -e; for module in $(MODULES); do echo "module $$module"; \
 		(cd $$module && go mod tidy -diff && go vet ./... && $(GOLANGCI_LINT) run); done
 
@@ -128,6 +128,18 @@ lint-format:
 lint-tests:
 	@find . -name '*_test.go' -exec awk -v max=$(LONGEST_TEST_FILE) \
 		'FNR == max + 1 {print FILENAME " is longer than " max " lines: split it"; bad = 1} END {exit bad}' {} +
+
+# Without shellcheck and pyflakes, which some machines have and others do not.
+.PHONY: lint-workflows
+lint-workflows: export GOWORK = off
+lint-workflows:
+	go tool -modfile=$(CURDIR)/tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=
+
+.PHONY: vulncheck
+vulncheck: export GOWORK = off
+vulncheck: ## Look for known vulnerabilities in what each module calls (needs the internet)
+	@set -e; for module in $(MODULES); do echo "module $$module"; \
+		(cd $$module && go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...); done
 
 .PHONY: bench
 bench: ## Measure Outrider, bare loops, the stock pipeline, Debezium and River

@@ -13,7 +13,7 @@ type Page struct {
 	Text string
 }
 
-// Pages reads README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/*.md below the root of
+// Pages reads README.md, the other pages for readers at the root, and docs/*.md below the root of
 // the module.
 func Pages(root string) ([]Page, error) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -21,7 +21,7 @@ func Pages(root string) ([]Page, error) {
 		return nil, err
 	}
 	var pages []Page
-	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"} {
+	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md", "SUPPORT.md", "CODE_OF_CONDUCT.md"} {
 		files = append(files, filepath.Join(root, name))
 	}
 	for _, file := range files {
