@@ -63,6 +63,7 @@ var contracts = map[string]contract{
 	"topic create":        {args: "bus orders.new --yes", answer: topicAnswer{}},
 	"instance remove":     {args: "x --yes", answer: instanceAnswer{}},
 	"retention":           {answer: retentionAnswer{}},
+	"probe":               {prints: "`ok`", failed: "the relay answers no, does not answer, or the configuration does not say where to ask"},
 	"publish":             {args: "--type a --payload 1", answer: publishAnswer{}},
 	"import flowcatalyst": {prints: "the configuration in YAML; notes are on standard error", failed: noFailure},
 	"import crablet":      {prints: "the configuration in YAML; notes are on standard error", failed: noFailure},
@@ -281,7 +282,7 @@ func meaning(t reflect.Type, f reflect.StructField) string {
 // comments has the comments behind fields, by package, type and field.
 var comments = sync.OnceValue(func() map[string]string {
 	out := map[string]string{}
-	for _, dir := range []string{"cmd/outrider", "admin/status", "admin/operate", "admin/console", "adapters", "demo"} {
+	for _, dir := range []string{"cmd/outrider", "admin/status", "admin/operate", "admin/console", "adapters", "demo", "internal/buildinfo"} {
 		files, _ := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		for _, name := range files {
 			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
