@@ -42,6 +42,7 @@ func amqpBroker(t *testing.T) broker {
 	u.Host = network.Address()
 	waiting := 0 // when the queue was seen last
 	return broker{server: s, network: network, section: fmt.Sprintf("type: amqp, url: %q, routing_key: orders, timeout: 2s", u),
+		source: fmt.Sprintf("type: amqp, url: %q, queue: orders", s.URL()),
 		// A server that is killed gives back what a reader has not acknowledged, behind later messages.
 		progress: func() int {
 			_ = with(func(ch *amqp.Channel) error { // it may be down

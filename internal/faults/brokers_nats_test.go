@@ -28,6 +28,7 @@ func natsBroker(t *testing.T) broker {
 	next := uint64(1)
 	network := testenv.StartProxy(t, s.Address())
 	return broker{server: s, network: network, section: fmt.Sprintf("type: nats, url: %q, subject: orders, timeout: 2s", "nats://"+network.Address()),
+		source: fmt.Sprintf("type: nats, url: %q, stream: ORDERS, consumer: relay, workers: 1, ack_wait: 2s", s.URL()),
 		content: reading(t, func(ctx context.Context, take func(id, group string)) error {
 			stream, err := js.Stream(ctx, "ORDERS")
 			if err != nil {

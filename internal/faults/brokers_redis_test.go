@@ -19,6 +19,7 @@ func redisBroker(t *testing.T) broker {
 	last := "0"
 	network := testenv.StartProxy(t, s.Address())
 	return broker{server: s, network: network, section: fmt.Sprintf("type: redis, addresses: [%q], stream: orders, format: raw, timeout: 2s", network.Address()),
+		source: fmt.Sprintf("type: redis, addresses: [%q], stream: orders, group: relay", s.Address()),
 		content: reading(t, func(ctx context.Context, take func(id, group string)) error {
 			for {
 				found, err := client.XRangeN(ctx, "orders", "("+last, "+", 1000).Result()

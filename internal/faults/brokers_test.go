@@ -19,6 +19,7 @@ type broker struct {
 	}
 	network *testenv.Proxy // between the relays and the server
 	section string         // of the configuration: the destination
+	source  string         // of the configuration: what reads it
 	content destination
 
 	// progress counts what has arrived, with duplicates, where reading beside kills would change the order. nil: content does.
