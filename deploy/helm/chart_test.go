@@ -92,7 +92,7 @@ func TestGolden(t *testing.T) {
 			}
 			golden := filepath.Join("testdata", name+".golden.yaml")
 			if *update {
-				must(t, os.WriteFile(golden, []byte(text.String()), 0o644)) //nolint:gosec // no secret
+				must(t, os.WriteFile(golden, []byte(text.String()), 0o644))
 			}
 			want, err := os.ReadFile(golden)
 			must(t, err)
