@@ -99,7 +99,8 @@ test-upgrade: ## Run relays of former builds and of this one on the same tables,
 
 .PHONY: test-deploy
 test-deploy: ## Build packages, chart and the other things of deploy/, and try each with the programs that read it
-	$(BRIEFLY) sh -c 'cd deploy && GOWORK=off go test -timeout 30m $(TESTFLAGS) ./...'
+	$(BRIEFLY:--=-prometheus --) sh -c '(cd deploy && GOWORK=off go test -timeout 30m $(TESTFLAGS) ./...) && \
+		OUTRIDER_TEST_MONITORING=1 go test $(TESTFLAGS) -run "^TestAlert" ./internal/faults'
 
 .PHONY: short
 short: ## Run the tests that need no server

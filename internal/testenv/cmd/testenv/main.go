@@ -9,7 +9,7 @@
 // with -logical, PostgreSQL writes a log that Debezium can read; with -brief, the databases'
 // files are kept in memory where there is room, MariaDB has little memory, and Kafka's machine code is made
 // quickly instead of well: for tests, and not for measuring. With -browser, Chromium
-// is installed where it is missing, for the tests of the dashboard. With -postgres,
+// is installed where it is missing, for the tests of the dashboard, and with -prometheus Prometheus. With -postgres,
 // PostgreSQL is of that major version, from Maven, also for tests that start their own, and it is the only
 // server; -mariadb is the same for a series of MariaDB.
 //
@@ -41,10 +41,11 @@ func run(args []string) int {
 	logical := flags.Bool("logical", false, "start PostgreSQL with wal_level = logical, which readers of its log need")
 	brief := flags.Bool("brief", false, "servers for minutes: the databases' files are in memory, if 3 GiB of it are free, and Kafka optimises little")
 	browser := flags.Bool("browser", false, "install Chromium too, for the tests of the dashboard")
+	prometheus := flags.Bool("prometheus", false, "install Prometheus too, for the tests of the alerts")
 	postgres := flags.Int("postgres", 0, "start PostgreSQL of this major version (14 to 18), from Maven, and no other server")
 	mariadb := flags.String("mariadb", "", "start MariaDB of this series (10.11 or 11.4), from Maven, and no other server")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-postgres N | -mariadb N.N] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-prometheus] [-postgres N | -mariadb N.N] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -56,7 +57,7 @@ func run(args []string) int {
 	}
 
 	signals := received()
-	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, postgres: *postgres, mariadb: *mariadb}}
+	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, prometheus: *prometheus, postgres: *postgres, mariadb: *mariadb}}
 	if !*keep {
 		defer servers.stop()
 	}

@@ -31,6 +31,8 @@ type settings struct {
 	brief   bool // the databases' files are in memory, if there is room, and Kafka optimises little
 	browser bool // Chromium is installed
 
+	prometheus bool // Prometheus is installed
+
 	postgres int    // the major version of PostgreSQL, which is the only server; 0: any that is there
 	mariadb  string // the series of MariaDB, which is the only server; "": any that is there
 }
@@ -191,7 +193,12 @@ func (s *servers) start(ctx context.Context) error {
 	}
 	announce(ctx, s.browser)
 	if s.browser {
-		if err := findBrowser(ctx); err != nil {
+		if err := findProgram(ctx, "Chromium", provision.Host.Chromium); err != nil {
+			return err
+		}
+	}
+	if s.prometheus {
+		if err := findProgram(ctx, "Prometheus", provision.Host.Prometheus); err != nil {
 			return err
 		}
 	}
@@ -242,19 +249,19 @@ func (s *servers) onlyMariaDB(ctx context.Context) error {
 	return s.startOne(ctx, kinds[1])
 }
 
-// findBrowser installs Chromium where it is missing. Where it cannot be had, the tests
+// findProgram installs a program where it is missing. Where it cannot be had, the tests
 // that need it are skipped; in CI that is an error.
-func findBrowser(ctx context.Context) error {
+func findProgram(ctx context.Context, name string, find func(provision.Host, context.Context) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
-	_, err := provision.Host{Install: true, Say: say}.Chromium(ctx)
+	_, err := find(provision.Host{Install: true, Say: say}, ctx)
 	switch {
 	case err == nil:
 		return nil
 	case testenv.InCI():
-		return fmt.Errorf("no Chromium, and CI=true wants every test to run: %w", err)
+		return fmt.Errorf("no %s, and CI=true wants every test to run: %w", name, err)
 	}
-	say("no Chromium, so the tests of the dashboard in a browser are skipped: %v", err)
+	say("no %s, so the tests that need it are skipped: %v", name, err)
 	return nil
 }
 
