@@ -51,6 +51,22 @@ demo: ## Run the whole system in one process: no server, no configuration
 build: ## Build the binary bin/outrider, as it is released
 	GOWORK=off go build -trimpath -ldflags '-s -w' -o bin/outrider ./cmd/outrider
 
+# The image: which release it is, and the file that has it.
+VERSION ?= $(shell git describe --tags --always --dirty)
+COMMIT ?= $(shell git rev-parse HEAD)
+DATE ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
+IMAGE ?= $(CURDIR)/dist/outrider-image.tar
+BUILDINFO := github.com/outriderhq/outrider/internal/buildinfo
+
+.PHONY: image
+image: ## Build the container image for amd64 and arm64 as an OCI layout, IMAGE=dist/outrider-image.tar, without Docker
+	@mkdir -p $(dir $(IMAGE))
+	@set -e; for arch in amd64 arm64; do \
+		GOWORK=off CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -ldflags "-s -w -X $(BUILDINFO).version=$(VERSION) \
+			-X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).date=$(DATE)" -o $(IMAGE).d/linux_$$arch/outrider ./cmd/outrider; done
+	cd deploy && GOWORK=off go run ./image -binaries $(IMAGE).d -zones "$$(go env GOROOT)/lib/time/zoneinfo.zip" \
+		-version $(VERSION) -commit $(COMMIT) -date $(DATE) -out $(IMAGE)
+
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka, RabbitMQ and Chromium where needed, run every test but those of examples
 	@echo "make test takes 9 minutes on two cores, and the first time a few more to compile everything"
