@@ -90,6 +90,15 @@ func (o *Outrider) adminConfig() server.Config {
 	}
 }
 
+// pushMetrics sends the metrics of the admin server by OTLP too, where that is configured, until the returned function is called.
+func (o *Outrider) pushMetrics(ctx context.Context) (stop func(), err error) {
+	receiver, err := assembly.NewBuilder(o.cfg, o.options).Telemetry()
+	if err != nil {
+		return nil, err
+	}
+	return receiver.PushMetrics(ctx, server.Registry(o.adminConfig()))
+}
+
 // record has the console keep its history until the returned function is called.
 func (o *Outrider) record(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

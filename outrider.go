@@ -72,6 +72,11 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 	if err := o.startAdmin(); err != nil {
 		return err
 	}
+	stop, err := o.pushMetrics(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	return o.relay.Run(ctx)
 }
 
@@ -126,7 +131,7 @@ func (o *Outrider) Wake(source string) { o.relay.Wake(source) }
 // at work, in the rare case that the new one could not start after all: again.
 //
 // The admin server continues meanwhile; /readyz says not ready during the change,
-// and counters begin at 0 again. The sections admin and log stay as they were at the
+// and counters begin at 0 again. The sections admin, log and telemetry stay as they were at the
 // start of the process; a change of them is logged, and applied by the next start. A part that was supplied with [WithDestination],
 // [WithBatchDestination] or [WithSource] is closed with the configuration that
 // used it, so such a relay cannot be reloaded.

@@ -30,6 +30,7 @@ type Config struct {
 	Admin          Admin                  `yaml:"admin" doc:"Health, metrics and the admin API."`
 	Log            Log                    `yaml:"log" doc:"Outrider's own log, on standard error."`
 	Statistics     Statistics             `yaml:"statistics" doc:"Log lines that sum up the deliveries."`
+	Telemetry      *Telemetry             `yaml:"telemetry" doc:"Where spans of the tracing middleware, and metrics, are sent by OTLP. Default: as OpenTelemetry's environment variables say."`
 	Sources        map[string]Source      `yaml:"sources" required:"true" min:"1" doc:"Sources of messages, by name."`
 	Destinations   map[string]Destination `yaml:"destinations" required:"true" min:"1" doc:"Destinations of messages, by name."`
 	Routes         []Route                `yaml:"routes" required:"true" min:"1" doc:"Routes from a source to a destination, by name. The name is stored with the progress: a renamed route is a new one."`

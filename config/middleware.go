@@ -22,7 +22,7 @@ var middlewares = form.NewRegistry[Middleware]("middleware",
 	form.Kind{Zero: &Throttle{}, Doc: "Bounds the rate of attempts of the route."},
 	form.Kind{Zero: &Dedupe{}, Doc: "Delivers each event id once per window. Stands outermost."},
 	form.Kind{Zero: &Breaker{}, Doc: "Stops attempts after too many failures, and retries after a pause. Stands innermost."},
-	form.Kind{Zero: &Tracing{}, Doc: "Creates an OpenTelemetry span for each attempt, sent by OTLP over HTTP as configured by the environment (OTEL_EXPORTER_OTLP_ENDPOINT and related variables). Without these variables it has no effect and no cost."},
+	form.Kind{Zero: &Tracing{}, Doc: "Creates an OpenTelemetry span for each attempt, sent by OTLP over HTTP to `telemetry` of the configuration or as the environment says (OTEL_EXPORTER_OTLP_ENDPOINT and related variables). Without either it has no effect and no cost."},
 	form.Kind{Zero: &Metrics{}, Doc: "Counts and times the inner middleware and the delivery, for /metrics: outrider_attempt_duration_seconds and outrider_attempts_total."},
 )
 

@@ -39,7 +39,7 @@ var beyondSchema = []string{
 	"admin-listen", "admin-open", "admin-probes", "admin-probes-port", "alias-unknown", "brokers", "debezium", "drain-timeout", "duplicate-key", "duplicate-route", "hold-without-order", "merge-key", "http-source", "http-url", "http-reserved-address",
 	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "poison-to", "postgres-layout", "postgres-port", "postgres-url", "queue", "reference",
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
-	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "mysql-leader-lock", "state-mysql", "state-mysql-port", "state-mysql-tls", "state-schema-sqlite", "state-schema-system", "state-url", "subscriber-fan-out", "subscriber-state",
+	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "mysql-leader-lock", "state-mysql", "state-mysql-port", "state-mysql-tls", "state-schema-sqlite", "state-schema-system", "state-url", "subscriber-fan-out", "subscriber-state", "telemetry",
 	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "topic-template", "nats",
 	"variable-unset", "variable-value", "watermill", "watermill-client", "webhook-secrets", "yaml-tag", "range-units", "claimless-twice", "progress-state", "debezium",
 }

@@ -174,7 +174,7 @@ func ExampleMetrics() {
 	// outrider_attempts_total retry 1
 }
 
-// The span of an attempt continues the trace of the application that published the message.
+// The span of an attempt has a link to the trace of the application that published the message.
 func ExampleTracing() {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
@@ -184,12 +184,12 @@ func ExampleTracing() {
 	_, err := handler(msg)
 	fmt.Println("error:", err)
 	for _, span := range spans.Ended() {
-		fmt.Println(span.Name(), span.SpanContext().TraceID())
+		fmt.Println(span.Name(), "linked to", span.Links()[0].SpanContext.TraceID())
 	}
 	// Output:
 	// delivered order-1
 	// error: <nil>
-	// process 4bf92f3577b34da6a3ce929d0e0e4736
+	// process linked to 4bf92f3577b34da6a3ce929d0e0e4736
 }
 
 // A layer of one's own that only looks at results has the method AfterDelivery. In a chain

@@ -18,8 +18,9 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Tracing creates an OpenTelemetry span for each attempt. Its parent is the application's: the trace context of the message's metadata, as W3C
-// headers (traceparent, tracestate, baggage; upper or lower case), unless the message's context is in a span already.
+// Tracing creates an OpenTelemetry span for each attempt. It has a link to the application's span: the trace context of the message's metadata, as
+// W3C headers (traceparent, tracestate, baggage; upper or lower case). It has no parent, because attempts may go on for days after the
+// application's trace has ended, unless the message's context is in a span already.
 //
 // Tracing never overwrites the application's context: receivers get the headers as the application wrote them. Only a message without traceparent
 // gets one, that of the attempt's span, for as long as the attempt lasts.
@@ -118,12 +119,13 @@ func (t Tracing) begun(ctx context.Context) *traced {
 
 func (t Tracing) begin(tracer trace.Tracer, msg *message.Message) *traced {
 	parent, metadata := msg.Context(), msg.Metadata
-	remote := t.Propagator.Extract(parent, carrier(metadata))
-	if own := trace.SpanContextFromContext(parent); own.IsValid() {
-		remote = trace.ContextWithSpan(remote, trace.SpanFromContext(parent))
+	ctx := t.Propagator.Extract(parent, carrier(metadata)) // with the baggage, too
+	name, options := describe(ctx, msg)
+	own := trace.SpanFromContext(parent)
+	if app := trace.SpanContextFromContext(ctx); app.IsValid() && !app.Equal(own.SpanContext()) {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: app}))
 	}
-	name, options := describe(remote, msg)
-	ctx, span := tracer.Start(remote, name, options...)
+	ctx, span := tracer.Start(trace.ContextWithSpan(ctx, own), name, options...)
 	a := &traced{Context: ctx, by: t.Provider, span: span, parent: parent, metadata: metadata, quiet: lanectx.IsQuiet(parent)}
 	msg.SetContext(a)
 	if _, found := carrier(metadata).find(traceparent); !found {

@@ -47,8 +47,8 @@ func attributesOf(s sdktrace.ReadOnlySpan) map[attribute.Key]string {
 	return out
 }
 
-// The application's trace is continued and its headers travel as they are.
-func TestTracingContinuesTheApplicationsTrace(t *testing.T) {
+// An attempt is linked to the application's trace, whose headers travel as they are.
+func TestTracingLinksToTheApplicationsTrace(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"traceparent", "Traceparent"} {
 		tracing, spans := recording(t)
@@ -72,9 +72,11 @@ func TestTracingContinuesTheApplicationsTrace(t *testing.T) {
 			t.Errorf("%v; metadata %v", err, msg.Metadata)
 		}
 		s := spans.Ended()[0]
-		if s.Name() != "send orders" || s.SpanKind() != trace.SpanKindProducer ||
-			s.Parent().TraceID().String() != appTrace || s.Parent().SpanID().String() != appSpan || !s.Parent().IsRemote() {
-			t.Errorf("span %s, %v, parent %v", s.Name(), s.SpanKind(), s.Parent())
+		if s.Name() != "send orders" || s.SpanKind() != trace.SpanKindProducer || s.Parent().IsValid() || len(s.Links()) != 1 {
+			t.Fatalf("span %s, %v, parent %v, links %v", s.Name(), s.SpanKind(), s.Parent(), s.Links())
+		}
+		if app := s.Links()[0].SpanContext; app.TraceID().String() != appTrace || app.SpanID().String() != appSpan || !app.IsRemote() || app.TraceState().Get("app") != "1" {
+			t.Errorf("link to %v", app)
 		}
 		for k, want := range map[attribute.Key]string{
 			"messaging.system": "outrider", "messaging.operation.name": "send", "messaging.operation.type": "send",

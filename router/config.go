@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 // Defaults of a [Config].
@@ -45,7 +46,13 @@ type Config struct {
 	// Before is called before lanes of routes are taken whose state is in a store. It returns why those of some cannot be taken now, by the names
 	// of the routes. nil: there is nothing to do.
 	Before func(ctx context.Context, state adapters.StateStore, routes []string) map[string]error
+
+	// Settled is called after each write of progress, by the goroutine that writes. nil: writes are not timed.
+	Settled func(Settle)
 }
+
+// Settle is a write of progress.
+type Settle = settling.Settle
 
 // WithDefaults replaces zero values by the defaults. The default name of an instance differs each time.
 func (c Config) WithDefaults() Config {

@@ -108,6 +108,7 @@ func (r *Router) managerOf(store adapters.StateStore) *ownership.Manager {
 		cfg.Before = func(ctx context.Context, routes []string) map[string]error { return r.cfg.Before(ctx, store, routes) }
 	}
 	m := ownership.New(cfg)
+	m.Settler.Settled = r.cfg.Settled
 	r.managers = append(r.managers, m)
 	return m
 }
@@ -131,6 +132,7 @@ func (r *Router) claimerOf(def Route) *claiming.Claimer {
 	}
 	c := claiming.New(def.Queue, claiming.Config{Poll: polling.Config(def.Poll), Claims: claiming.Limits(def.Claims), Hot: claiming.Hot(def.Hot), Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
 		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout})
+	c.Settler.Settled = r.cfg.Settled
 	r.claimers = append(r.claimers, c)
 	return c
 }

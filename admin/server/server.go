@@ -109,14 +109,19 @@ func serveGuarded(cfg Config, l net.Listener, lim limits, h http.Handler) *Serve
 	return s
 }
 
-// routes are the handlers by path.
-func routes(cfg Config) http.Handler {
+// Registry has the metrics of /metrics.
+func Registry(cfg Config) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(console.NewCollector(cfg.Stats), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Metrics != nil {
 		registry.MustRegister(cfg.Metrics)
 	}
+	return registry
+}
+
+// routes are the handlers by path.
+func routes(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
 		if challenge := r.Header.Get(console.ChallengeHeader); challenge != "" && cfg.Prove != nil {
@@ -135,7 +140,7 @@ func routes(cfg Config) http.Handler {
 		mux.Handle("/", cfg.Pages)
 	}
 	mux.Handle("GET /routes", serveRoutes(cfg.Stats))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(Registry(cfg), promhttp.HandlerOpts{}))
 	return mux
 }
 

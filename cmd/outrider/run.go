@@ -37,7 +37,8 @@ process at once, with status 1.
 SIGHUP reloads the configuration file. If a start would refuse it, because it has an error
 or a database cannot be used, the process logs that and keeps its configuration. Otherwise
 it drains and continues with the new one; messages are delivered twice only if
-drain_timeout was too short. Changes to the sections admin and log need a restart.
+drain_timeout was too short. Changes to the sections admin, log and
+telemetry need a restart.
 
 Started by systemd with Type=notify, it reports when it is ready, reloads and stops, and
 answers the watchdog of the unit.`,

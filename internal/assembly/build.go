@@ -11,9 +11,11 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/telemetry"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -39,8 +41,9 @@ type Parts struct {
 	leaders      map[string]leaderLock             // by source
 	Routes       []router.Route
 
-	events map[adapters.OperatorStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
-	tracer *tracer                                         // nil: no route has the tracing middleware
+	events  map[adapters.OperatorStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
+	traces  *telemetry.Traces                               // nil: no route has the tracing middleware, or the program supplies the provider
+	settles trace.Tracer                                    // nil: no route is traced
 
 	checks checks
 }

@@ -44,7 +44,7 @@ func (p *Parts) CloseWithin(limit time.Duration) error {
 	for name, l := range p.leaders {
 		c.begin("the leader's lock of source "+name, func() error { l.Close(); return nil })
 	}
-	c.begin("tracing", p.tracer.close)
+	c.begin("tracing", p.traces.Close)
 	return c.wait(max(limit, leastClosing))
 }
 

@@ -2,35 +2,37 @@ package assembly
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"os"
-	"strings"
-	"sync/atomic"
-	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/telemetry"
 	"github.com/outriderhq/outrider/middleware"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
 )
 
-// flushLimit bounds how long the last spans are waited for.
-const flushLimit = 5 * time.Second
-
-// tracingConfigured reports whether OpenTelemetry's environment variables name a
-// receiver for spans.
-func tracingConfigured() bool {
-	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
-	switch {
-	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), exporter != "" && exporter != "otlp":
-		return false
+// Telemetry is where the configuration sends spans and metrics.
+func (b *Builder) Telemetry() (telemetry.Receiver, error) {
+	r := telemetry.Receiver{Instance: b.Options.Instance, Logger: b.log}
+	t := b.Config.Telemetry
+	if t == nil {
+		return r, nil
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	r.URL, r.Metrics, r.Headers = string(t.URL), t.Metrics.Std(), map[string]string{}
+	for name, value := range t.Headers {
+		r.Headers[name] = value.Reveal()
+	}
+	var err error
+	r.TLS, err = newTLS(t.TLS, t.TLS.On())
+	return r, err
 }
+
+// scope is the instrumentation scope of spans that no middleware makes.
+const scope = "github.com/outriderhq/outrider/router"
 
 // tracingLayer makes spans of attempts, or nothing when no exporter is configured.
 func tracingLayer(at layerSite, _ *config.Tracing) middlewareKind {
@@ -39,68 +41,38 @@ func tracingLayer(at layerSite, _ *config.Tracing) middlewareKind {
 
 func newTracing(ctx context.Context, at layerSite) (middleware.Layer, error) {
 	if at.Options.Tracing != nil {
+		at.parts.settles = at.Options.Tracing.Tracer(scope)
 		return middleware.Tracing{Provider: at.Options.Tracing}, nil
 	}
-	if !tracingConfigured() {
-		return nil, nil
-	}
-	if at.parts.tracer == nil {
-		t, err := newTracer(ctx, at.log)
+	if at.parts.traces == nil {
+		r, err := at.Telemetry()
 		if err != nil {
 			return nil, err
 		}
-		at.parts.tracer = t
+		if at.parts.traces, err = r.Traces(ctx); err != nil || at.parts.traces == nil {
+			return nil, err
+		}
+		at.parts.settles = at.parts.traces.Tracer(scope)
 	}
-	return middleware.Tracing{Provider: at.parts.tracer.provider}, nil
+	return middleware.Tracing{Provider: at.parts.traces}, nil
 }
 
-// tracer makes spans and sends them by OTLP over HTTP.
-type tracer struct{ provider *sdktrace.TracerProvider }
-
-// newTracer reads all that it needs from the environment. It connects when
-// there is something to send.
-func newTracer(ctx context.Context, log *slog.Logger) (*tracer, error) {
-	exporter, err := otlptracehttp.New(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("tracing: %w; check the variables OTEL_EXPORTER_OTLP_*", err)
-	}
-	about, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("outrider")),
-		resource.WithTelemetrySDK(), resource.WithFromEnv())
-	if err != nil {
-		return nil, fmt.Errorf("tracing: %w; check the variables OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME", err)
-	}
-	return &tracer{sdktrace.NewTracerProvider(sdktrace.WithResource(about),
-		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log}))}, nil
-}
-
-// close sends what is left and ends the exporter. A receiver of spans that is
-// down is no error of the relay.
-func (t *tracer) close() error {
-	if t == nil {
+// Settled makes a span of each write of progress behind attempts that have one. nil: no route is traced.
+func (p *Parts) Settled() func(router.Settle) {
+	if p.settles == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
-	defer cancel()
-	_ = t.provider.Shutdown(ctx) // the exporter has logged it
-	return nil
-}
-
-// loggedExporter logs when spans cannot be sent, and when they can again,
-// instead of handing each failure to OpenTelemetry's global handler.
-type loggedExporter struct {
-	sdktrace.SpanExporter
-	log     *slog.Logger
-	failing atomic.Bool
-}
-
-// ExportSpans implements sdktrace.SpanExporter.
-func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := e.SpanExporter.ExportSpans(ctx, spans)
-	switch {
-	case err != nil && e.failing.CompareAndSwap(false, true):
-		e.log.Warn("tracing: spans cannot be sent and are dropped", "error", err)
-	case err == nil && e.failing.CompareAndSwap(true, false):
-		e.log.Info("tracing: spans are sent again")
+	return func(s router.Settle) {
+		if p.traces != nil && !p.traces.Sampled() {
+			return // as the application sampled its traces
+		}
+		_, span := p.settles.Start(context.Background(), "settle "+s.Target, trace.WithTimestamp(s.Began), trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithAttributes(semconv.MessagingSystemKey.String("outrider"), semconv.MessagingOperationName("settle"),
+				semconv.MessagingOperationTypeSettle, semconv.MessagingDestinationName(s.Target), attribute.Int("outrider."+s.Unit, s.Count)))
+		if s.Err != nil {
+			span.SetAttributes(semconv.ErrorTypeKey.String(outbox.KindOf(s.Err).String()))
+			span.SetStatus(codes.Error, s.Err.Error())
+		}
+		span.End(trace.WithTimestamp(s.Ended))
 	}
-	return nil
 }

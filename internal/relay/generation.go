@@ -38,6 +38,7 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	}
 	g := &generation{Builder: b, parts: p}
 	settings := b.RouterConfig().WithDefaults()
+	settings.Settled = p.Settled()
 	progress := operate.NewProgressJob(b, p, settings.Instance, func(store adapters.StateStore) { g.router.Notice(store) })
 	if progress != nil {
 		settings.Before = progress.Before

@@ -57,12 +57,15 @@ func (r *Relay) Pending() []string {
 // that differ.
 func (r *Relay) atStart(cfg *config.Config) (kept *config.Config, differ []string) {
 	kept = new(*cfg)
-	kept.Admin, kept.Log = r.cfg.Admin, r.cfg.Log
+	kept.Admin, kept.Log, kept.Telemetry = r.cfg.Admin, r.cfg.Log, r.cfg.Telemetry
 	if !reflect.DeepEqual(cfg.Admin, kept.Admin) {
 		differ = append(differ, "admin")
 	}
 	if cfg.Log != kept.Log {
 		differ = append(differ, "log")
+	}
+	if !reflect.DeepEqual(cfg.Telemetry, kept.Telemetry) {
+		differ = append(differ, "telemetry")
 	}
 	return kept, differ
 }

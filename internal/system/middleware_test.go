@@ -215,7 +215,7 @@ routes:
 	for _, span := range spans.Ended() {
 		sc := span.SpanContext()
 		ours[fmt.Sprintf("00-%s-%s-01", sc.TraceID(), sc.SpanID())] = span.Name()
-		if span.Parent().IsValid() && span.Parent().SpanID().String() != "00f067aa0ba902b7" {
+		if span.Parent().IsValid() {
 			t.Errorf("parent %v", span.Parent())
 		}
 	}

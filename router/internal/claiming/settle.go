@@ -22,7 +22,9 @@ func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 	taken, results := c.ledger.take()
 	if len(taken) > 0 {
 		failpoint.Hit(failpoint.BeforeSettle)
+		done := c.Settler.Begin(len(taken), "rows")
 		lost, err := c.settle(ctx, taken, results)
+		done(err)
 		failpoint.Hit(failpoint.AfterSettle)
 		if c.Settler.Report(err); err != nil {
 			return err

@@ -26,6 +26,7 @@ type Settler struct {
 	Fenced   func(Batch)                         // another owner has the lane
 	Write    func(context.Context, Extent) error // default: the lanes' progress, to the store
 	Target   string                              // what is written to, for the log
+	Settled  func(Settle)                        // is called after each write; nil: writes are not timed
 
 	dirty  atomic.Bool
 	signal chan struct{} // something to write
@@ -199,7 +200,9 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	if len(all) > 0 {
 		var fenced []adapters.LaneRef
 		failpoint.Hit(failpoint.BeforeSettle)
+		done := s.Begin(len(all), "lanes")
 		fenced, err = s.store.Settle(ctx, all)
+		done(err)
 		failpoint.Hit(failpoint.AfterSettle)
 		for _, ref := range fenced {
 			s.Fenced(writers[ref])
@@ -211,6 +214,26 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	}
 	return err
 }
+
+// Settle is a write of progress that has ended.
+type Settle struct {
+	Target       string // the state store, or a queue's table
+	Count        int    // what was written, in Unit
+	Unit         string // lanes or rows
+	Began, Ended time.Time
+	Err          error
+}
+
+// Begin notes a write of progress; the returned function ends it.
+func (s *Settler) Begin(count int, unit string) (end func(error)) {
+	if s.Settled == nil {
+		return ignored
+	}
+	began := time.Now()
+	return func(err error) { s.Settled(Settle{s.Target, count, unit, began, time.Now(), err}) }
+}
+
+func ignored(error) {}
 
 // Report logs an outage of what is written to.
 func (s *Settler) Report(err error) {
