@@ -130,8 +130,9 @@ func TestDependabotKnowsAllModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := slices.Sorted(slices.Values(d.Updates[0].Directories))
-	if !slices.Equal(slices.Sorted(slices.Values(found)), listed) {
-		t.Errorf("the modules are in %v, dependabot.yml has %v", found, listed)
+	for _, dir := range found {
+		if !slices.Contains(d.Updates[0].Directories, dir) {
+			t.Errorf("dependabot.yml does not have the module in %s", dir)
+		}
 	}
 }
