@@ -40,7 +40,7 @@ LONGEST_TEST_FILE := 700
 
 .PHONY: help
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Run the whole system in one process: no server, no configuration
@@ -117,6 +117,27 @@ test-upgrade: ## Run relays of former builds and of this one on the same tables,
 test-deploy: ## Build packages, chart and the other things of deploy/, and try each with the programs that read it
 	$(BRIEFLY:--=-prometheus --) sh -c '(cd deploy && GOWORK=off go test -timeout 30m $(TESTFLAGS) ./...) && \
 		OUTRIDER_TEST_MONITORING=1 go test $(TESTFLAGS) -run "^TestAlert" ./internal/faults'
+
+# make release-snapshot RELEASE_CONFIG=FILE takes another configuration of goreleaser.
+RELEASE_CONFIG ?= .goreleaser.yaml
+RELEASE := env PATH="$(CURDIR)/bin/tools:$$PATH" GOWORK=off goreleaser release --clean --config $(RELEASE_CONFIG)
+# cosign signs by a key, or by the identity of the hosted workflow.
+SIGN := $(if $(COSIGN_KEY)$(ACTIONS_ID_TOKEN_REQUEST_URL),,--skip=sign)
+
+.PHONY: release-tools
+release-tools:
+	@mkdir -p bin/tools
+	GOWORK=off go build -modfile=tools/release/go.mod -ldflags=-s -o bin/tools/ \
+		github.com/goreleaser/goreleaser/v2 github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+# Without a remote, goreleaser would not look at the commit.
+.PHONY: release-snapshot
+release-snapshot: release-tools ## Build archives, packages and SBOMs of this commit into dist/
+	GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/outriderhq/outrider $(RELEASE) --snapshot --skip=sign
+
+.PHONY: release
+release: release-tools ## Build the release of the tag of this commit, sign it if COSIGN_KEY is set, and upload it as a draft
+	$(RELEASE) $(SIGN)
 
 .PHONY: short
 short: ## Run the tests that need no server

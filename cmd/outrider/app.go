@@ -106,7 +106,7 @@ To use it:  write outrider.yaml, then: outrider validate, outrider init, outride
 	root.InitDefaultVersionFlag() // now, or "--version --config FILE" takes the file for a command
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
 		a.statusCommand(), a.pauseCommand(), a.resumeCommand(), a.seekCommand(), a.rebaseCommand(), a.routeCommand(),
-		a.tailCommand(), a.eventCommand(), a.doctorCommand(), a.probeCommand(), a.parkedCommand(), a.operationsCommand(), a.transactionsCommand(), a.topicCommand(), a.instanceCommand(), a.retentionCommand(), a.publishCommand(), a.importCommand(), a.versionCommand())
+		a.tailCommand(), a.eventCommand(), a.doctorCommand(), a.probeCommand(), a.parkedCommand(), a.operationsCommand(), a.transactionsCommand(), a.topicCommand(), a.instanceCommand(), a.retentionCommand(), a.publishCommand(), a.importCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
 

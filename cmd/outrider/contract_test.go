@@ -73,7 +73,7 @@ var contracts = map[string]contract{
 
 // runnable calls f with each command that does something, but cobra's own.
 func runnable(c *cobra.Command, f func(path string, c *cobra.Command)) {
-	if c.Name() == "help" || c.Name() == "completion" {
+	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 		return
 	}
 	if c.Runnable() && (!c.HasSubCommands() || c.Flags().Lookup("output") != nil) {

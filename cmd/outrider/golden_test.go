@@ -47,7 +47,7 @@ func TestGoldenHelp(t *testing.T) {
 	var text strings.Builder
 	var help func(c *cobra.Command)
 	help = func(c *cobra.Command) {
-		if c.Name() == "help" || c.Name() == "completion" {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 			return
 		}
 		shown := call(t.Context(), "", append(strings.Fields(c.CommandPath())[1:], "--help")...)
