@@ -141,7 +141,7 @@ func eachOfTar(t *testing.T, path string, do func(*tar.Header, io.Reader)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	unzipped, err := gzip.NewReader(file)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func zipFiles(t *testing.T, path string) map[string]int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer archive.Close()
+	defer func() { _ = archive.Close() }()
 	files := map[string]int64{}
 	for _, f := range archive.File {
 		files[f.Name] = int64(f.UncompressedSize64)
@@ -219,7 +219,13 @@ func program(t *testing.T) string {
 
 func TestReleaseNamesItsCommit(t *testing.T) {
 	snapshot(t)
-	var build struct{ Version, Commit, Date, Go, Platform string }
+	var build struct {
+		Version  string `json:"version"`
+		Commit   string `json:"commit"`
+		Date     string `json:"date"`
+		Go       string `json:"go"`
+		Platform string `json:"platform"`
+	}
 	if err := json.Unmarshal([]byte(run(t, program(t), "version", "-o", "json")), &build); err != nil {
 		t.Fatal(err)
 	}
@@ -242,12 +248,16 @@ func TestReleaseNamesItsCommit(t *testing.T) {
 // The SBOM has each module of go.mod that is part of the program, in the version that was built.
 func TestReleaseSBOMListsModules(t *testing.T) {
 	snapshot(t)
+	type component struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}
 	var bom struct {
-		BOMFormat string
+		BOMFormat string `json:"bomFormat"`
 		Metadata  struct {
-			Component struct{ Name, Version string }
-		}
-		Components []struct{ Name, Version string }
+			Component component `json:"component"`
+		} `json:"metadata"`
+		Components []component `json:"components"`
 	}
 	if err := json.Unmarshal([]byte(read(t, made(t, "outrider_*_"+runtime.GOOS+"_"+runtime.GOARCH+".cdx.json"))), &bom); err != nil {
 		t.Fatal(err)
