@@ -99,8 +99,8 @@ func (m *monitoring) get(t *testing.T, path string, query url.Values, data any) 
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var answer struct {
-		Error string
-		Data  any
+		Error string `json:"error"`
+		Data  any    `json:"data"`
 	}
 	answer.Data = data
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {

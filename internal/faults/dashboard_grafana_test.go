@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,16 @@ const grafanaDashboard = "../../deploy/grafana/outrider.json"
 
 // panel is what a dashboard has of a panel.
 type panel struct {
-	ID          int
-	Type, Title string
-	GridPos     struct{ X, Y, W, H int }
-	Targets     []struct{ Expr string }
+	ID    int    `json:"id"`
+	Type  string `json:"type"`
+	Title string `json:"title"`
+	Grid  struct {
+		X int `json:"x"`
+		W int `json:"w"`
+	} `json:"gridPos"`
+	Targets []struct {
+		Expr string `json:"expr"`
+	} `json:"targets"`
 }
 
 // queueRelay makes what no outage does: a queue table, retention, and messages that are skipped.
@@ -51,18 +58,22 @@ routes:
 	})
 }
 
+func unixTime(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
+
 // checkDashboard runs each query of the dashboard over the time of the outages: all have something to show.
 func checkDashboard(t *testing.T, m *monitoring) {
 	t.Helper()
 	queueRelay(t, m)
 	text, err := os.ReadFile(grafanaDashboard)
 	must(t, err)
-	var d struct{ Panels []panel }
+	var d struct {
+		Panels []panel `json:"panels"`
+	}
 	must(t, json.Unmarshal(text, &d))
 	variables := strings.NewReplacer("$job", "outrider", "$instance", ".*", "$route", ".*", "$__rate_interval", "10s")
 	asked, ids := 0, map[int]bool{}
 	for _, p := range d.Panels {
-		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.W == 0 || p.Title == "" {
+		if ids[p.ID] || p.Grid.X+p.Grid.W > 24 || p.Grid.W == 0 || p.Title == "" {
 			t.Errorf("panel %d %q has the id of another, no place, or no title", p.ID, p.Title)
 		}
 		ids[p.ID] = true
@@ -71,11 +82,10 @@ func checkDashboard(t *testing.T, m *monitoring) {
 		}
 		for _, q := range p.Targets {
 			asked++
-			end := time.Now()
-			query := url.Values{"query": {variables.Replace(q.Expr)}, "start": {fmt.Sprint(end.Add(-measured).Unix())}, "end": {fmt.Sprint(end.Unix())}, "step": {"1s"}}
+			query := url.Values{"query": {variables.Replace(q.Expr)}, "start": {unixTime(time.Now().Add(-measured))}, "step": {"1s"}}
 			until(t, fmt.Sprintf("panel %q shows something: %s", p.Title, query.Get("query")), func() bool {
 				var found struct{ Result []struct{ Values [][2]any } }
-				query.Set("end", fmt.Sprint(time.Now().Unix()))
+				query.Set("end", unixTime(time.Now()))
 				must(t, m.get(t, "/api/v1/query_range", query, &found))
 				for _, r := range found.Result {
 					if slices.ContainsFunc(r.Values, func(v [2]any) bool { return v[1] != "NaN" }) {
