@@ -56,6 +56,8 @@ VERSION ?= $(shell git describe --tags --always --dirty)
 COMMIT ?= $(shell git rev-parse HEAD)
 DATE ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 IMAGE ?= $(CURDIR)/dist/outrider-image.tar
+# Further flags of deploy/image, for example `make image IMAGEFLAGS='-push ghcr.io/me/outrider:trial'`.
+IMAGEFLAGS ?=
 BUILDINFO := github.com/outriderhq/outrider/internal/buildinfo
 
 .PHONY: image
@@ -65,7 +67,7 @@ image: ## Build the container image for amd64 and arm64 as an OCI layout, IMAGE=
 		GOWORK=off CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -ldflags "-s -w -X $(BUILDINFO).version=$(VERSION) \
 			-X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).date=$(DATE)" -o $(IMAGE).d/linux_$$arch/outrider ./cmd/outrider; done
 	cd deploy && GOWORK=off go run ./image -binaries $(IMAGE).d -zones "$$(go env GOROOT)/lib/time/zoneinfo.zip" \
-		-version $(VERSION) -commit $(COMMIT) -date $(DATE) -out $(IMAGE)
+		-version $(VERSION) -commit $(COMMIT) -date $(DATE) -out $(IMAGE) $(IMAGEFLAGS)
 
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka, RabbitMQ and Chromium where needed, run every test but those of examples
