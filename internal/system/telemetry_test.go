@@ -3,12 +3,14 @@ package system_test
 import (
 	"compress/gzip"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -134,7 +136,7 @@ func textsOf(list []*common.KeyValue) map[string]string {
 		v := kv.GetValue()
 		out[kv.GetKey()] = v.GetStringValue()
 		if v.GetStringValue() == "" {
-			out[kv.GetKey()] = fmt.Sprint(v.GetIntValue())
+			out[kv.GetKey()] = strconv.FormatInt(v.GetIntValue(), 10)
 		}
 	}
 	return out
@@ -196,7 +198,7 @@ func TestTelemetryArrivesAtACollector(t *testing.T) {
 		t.Errorf("attempts %v, want two of a message that failed once, one without a trace, and none of one that is not sampled", attempts)
 	}
 	for _, span := range attempts["own"] {
-		if links := span.GetLinks(); len(links) != 1 || fmt.Sprintf("%x", links[0].GetTraceId()) != sampledTrace || fmt.Sprintf("%x", span.GetTraceId()) == sampledTrace {
+		if links := span.GetLinks(); len(links) != 1 || hex.EncodeToString(links[0].GetTraceId()) != sampledTrace || hex.EncodeToString(span.GetTraceId()) == sampledTrace {
 			t.Errorf("links %v of trace %x", links, span.GetTraceId())
 		}
 	}
