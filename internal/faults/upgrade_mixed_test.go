@@ -214,7 +214,7 @@ func (s *sharedRig) publish(group string) error {
 
 func (s *sharedRig) committed() (out []check.Row) {
 	s.t.Helper()
-	rows, err := s.db.QueryContext(s.t.Context(), s.sharedTable.rows)
+	rows, err := s.db.QueryContext(s.t.Context(), s.rows)
 	must(s.t, err)
 	defer func() { must(s.t, rows.Close()) }()
 	for rows.Next() {
