@@ -12,8 +12,9 @@ import (
 const (
 	// leastClosing is the time for closing when a drain used up its own.
 	leastClosing = time.Second
-	// closingLimit is the time for closing where nothing was drained.
-	closingLimit = 10 * time.Second
+	// closingLimit is the time for closing where nothing was drained. It is more than the 15 s for which pgx waits for the end of a connection
+	// that does not answer.
+	closingLimit = 20 * time.Second
 )
 
 // Close frees all connections.
