@@ -148,7 +148,7 @@ func (m *machine) command(key string) []string {
 
 // environment is that of the unit's EnvironmentFile.
 func (m *machine) environment() []string {
-	env := os.Environ()
+	env := append(os.Environ(), m.command("Environment")...)
 	for line := range strings.Lines(read(m.t, m.path("/etc/outrider/outrider.env"))) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			env = append(env, line)
@@ -240,11 +240,8 @@ func TestReleaseServiceStartsReloadsAndStops(t *testing.T) {
 		}
 	}
 
-	reload := m.command("ExecReload")
-	for i, arg := range reload {
-		reload[i] = strings.Replace(arg, "$MAINPID", strconv.Itoa(s.Process.Pid), 1)
-	}
-	run(t, reload[0], reload[1:]...)
+	reload := strings.Join(m.command("ExecReload"), " ") // it has quotes
+	run(t, "/bin/sh", "-c", strings.ReplaceAll(reload, "$MAINPID", strconv.Itoa(s.Process.Pid)))
 	if message := s.await(t, "RELOADING=1"); !strings.Contains(message, "\nMONOTONIC_USEC=") {
 		t.Errorf("%q lacks the time", message)
 	}
@@ -258,6 +255,15 @@ func TestReleaseServiceStartsReloadsAndStops(t *testing.T) {
 	}
 	if !strings.Contains(s.log.String(), id) {
 		t.Errorf("message %s is not in the log:\n%s", id, &s.log)
+	}
+
+	s = m.start(t.Context())
+	s.await(t, "READY=1")
+	if err := s.Process.Signal(syscall.SIGABRT); err != nil { // as the watchdog does
+		t.Fatal(err)
+	}
+	if err := s.Wait(); !s.ProcessState.Sys().(syscall.WaitStatus).Signaled() || !strings.Contains(s.log.String(), "goroutine ") {
+		t.Errorf("it ended with %v, which systemd takes for a faulty configuration:\n%s", err, &s.log)
 	}
 }
 
