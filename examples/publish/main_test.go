@@ -21,7 +21,7 @@ func TestOrdersHaveEvents(t *testing.T) {
 	}
 	for query, want := range map[string]int{"customer=heron&cents=1200": http.StatusCreated, "customer=heron&cents=-1": http.StatusBadRequest} {
 		w := httptest.NewRecorder()
-		s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/orders?"+query, nil))
+		s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/orders?"+query, http.NoBody))
 		if w.Code != want {
 			t.Errorf("%s: %d %s, want %d", query, w.Code, w.Body, want)
 		}
