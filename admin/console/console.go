@@ -132,7 +132,7 @@ func (c *Console) renew(ctx context.Context, cfg *config.Config) error {
 		closed = c.op.Close()
 		c.op = nil
 	}
-	op, err := operate.Connect(ctx, assembly.NewBuilder(cfg, c.relay.Options))
+	op, err := operate.OperatorOf(ctx, assembly.NewBuilder(cfg, c.relay.Options))
 	if err != nil {
 		return errors.Join(ErrUnavailable, err, closed)
 	}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -207,6 +209,18 @@ func TestTheConsoleFollowsTheConfiguration(t *testing.T) {
 }
 
 // A reload is audited once it has been done, and done even if it cannot be audited.
+// A console that opens before `outrider init` leaves no file behind: the start would then say that a table is missing, not the file.
+func TestTheConsoleCreatesNoFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := filepath.Join(t.TempDir(), "missing.db")
+	s.cfg.Store(siteConfig(t, path, "admin: {listen: off}"))
+	err := s.Use(t.Context(), func(*operate.Operator) error { return nil })
+	if _, statErr := os.Stat(path); !errors.Is(err, ErrUnavailable) || !errors.Is(statErr, fs.ErrNotExist) {
+		t.Errorf("got %v; the file: %v", err, statErr)
+	}
+}
+
 func TestReloadsAreAudited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
