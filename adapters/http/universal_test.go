@@ -2,9 +2,6 @@ package http
 
 import (
 	"context"
-	"math/rand/v2"
-	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +9,8 @@ import (
 	wmhttp "github.com/ThreeDotsLabs/watermill-http/v2/pkg/http"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // resender is a client of a [Subscriber] as it has to be: it keeps what was published and sends it by the stock Publisher, in order and
@@ -62,20 +61,6 @@ func (r *resender) send(topic string, queue <-chan *message.Message) {
 // Close implements message.Publisher. The suite closes a Publisher whose messages another one's Subscriber is to receive.
 func (r *resender) Close() error { return nil }
 
-// freePort is an address on which nobody listens, with a port that nobody is given who asks for any: those begin at 32768.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(12_000+rand.IntN(8_000)))
-		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at); err == nil {
-			_ = l.Close()
-			return at
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // TestWatermillsUniversalSuite runs the tests of Watermill's own suite with a [Subscriber] and the stock Publisher. TestConcurrentClose
 // and those of consumer groups are left out: they want several subscriptions to one topic at a time, and a path has one.
 func TestWatermillsUniversalSuite(t *testing.T) {
@@ -101,7 +86,7 @@ func TestWatermillsUniversalSuite(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(context.Background())
-			client := &resender{ctx: ctx, addr: freePort(t), pub: pub, topics: map[string]chan *message.Message{}}
+			client := &resender{ctx: ctx, addr: testenv.FreeAddress(t), pub: pub, topics: map[string]chan *message.Message{}}
 			t.Cleanup(func() {
 				cancel()
 				client.work.Wait()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,17 +14,6 @@ import (
 
 	"github.com/outriderhq/outrider/internal/testenv"
 )
-
-// freeAddress is one that nothing listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
 
 // secured is a configuration with an admin server that asks for a token.
 func (s *site) secured(address, routes string) {
@@ -70,7 +58,7 @@ func TestG12_CommandsTrustNoOtherRelay(t *testing.T) {
 	})
 	t.Run("another installation", func(t *testing.T) {
 		t.Parallel()
-		mine, other, address := newSite(t, toDown), newSite(t, toDown), freeAddress(t)
+		mine, other, address := newSite(t, toDown), newSite(t, toDown), testenv.FreeAddress(t)
 		for _, s := range []*site{mine, other} {
 			s.secured(address, toDown)
 			s.must("init")

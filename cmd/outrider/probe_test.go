@@ -3,7 +3,6 @@ package main
 import (
 	"database/sql"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // probed is a configuration whose relay answers nothing but probes.
@@ -38,10 +39,7 @@ func (s *site) probeUntil(code int, args ...string) {
 func TestProbeAsksTheRelayThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
-	_, port, err := net.SplitHostPort(freeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := testenv.FreePort(t)
 	s.probed("0.0.0.0:"+port, toDiscard)
 	s.must("init")
 	s.probe(exitFailed, "connection refused")
@@ -69,7 +67,7 @@ func TestProbeAsksTheRelayThatRuns(t *testing.T) {
 	s.probe(exitOK, "ok")
 
 	// The address is that of the start, until the next one.
-	s.probed(freeAddress(t), toDiscard)
+	s.probed(testenv.FreeAddress(t), toDiscard)
 	p.signal(syscall.SIGHUP)
 	p.await("the section admin has changed")
 	s.probe(exitOK, "ok", "--url", "http://127.0.0.1:"+port)
@@ -84,7 +82,7 @@ func TestProbeAsksTheRelayThatRuns(t *testing.T) {
 func TestProbeSaysWhyARelayIsNotReady(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
-	s.probed(freeAddress(t), toDiscard)
+	s.probed(testenv.FreeAddress(t), toDiscard)
 	s.must("init")
 	p := s.start("run")
 	p.await("ready")

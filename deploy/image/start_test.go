@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,7 +86,7 @@ func TestTheImageStarts(t *testing.T) {
 	_, found := images(t)
 	c := unpack(t, found[runtime.GOARCH])
 	c.env = []string{"DATABASE_URL=" + testenv.Postgres(t), "TZ=Asia/Kathmandu"}
-	admin, probes := freePort(t), freePort(t)
+	admin, probes := testenv.FreePort(t), testenv.FreePort(t)
 	must(t, os.WriteFile(filepath.Join(c.root, config), fmt.Appendf(nil, `
 admin: {listen: "127.0.0.1:%s", probes: "0.0.0.0:%s"}
 log: {format: json}
@@ -151,14 +150,4 @@ routes: {all: {from: app, to: out}}
 	if out, err := c.call("/usr/bin/outrider", "init"); err == nil {
 		t.Errorf("a file was created on a root that is read-only: %s", out)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(t, err)
-	return port
 }

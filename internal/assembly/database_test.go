@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // built is a builder of a configuration with a source app, a destination out and a route orders.
@@ -96,14 +96,7 @@ func TestConnectionsThatWereCut(t *testing.T) {
 // A database that cannot be reached is one problem, however many routes need it.
 func TestProblemsOfOneCauseAreReportedOnce(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := testenv.Refused(t)
 	_, refused := pgconn.Connect(t.Context(), "postgres://a@"+address+"/x?sslmode=disable")
 	text, fix, ok := ConnectionProblem(fmt.Errorf("source: %w", refused))
 	if !ok || text == "" || fix == "" {

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -45,15 +44,6 @@ func withPassword(t *testing.T, database string) *url.URL {
 	return u
 }
 
-// unusedAddress returns an address on which nothing listens.
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
-}
-
 // secretDestinations are destinations that all fail, each with the canary
 // wherever it has a place for a secret.
 func secretDestinations(t *testing.T, kafka []string) []string {
@@ -67,16 +57,16 @@ func secretDestinations(t *testing.T, kafka []string) []string {
 	})
 	query := "?key=" + url.QueryEscape(canary)
 	auth := fmt.Sprintf(", token: %q, headers: {X-Api-Key: %q}", canary, canary)
-	out := []string{toHTTP("http://"+unusedAddress(t)+"/down"+query) + auth}
+	out := []string{toHTTP("http://"+testenv.Refused(t)+"/down"+query) + auth}
 	for _, path := range []string{"/400", "/302", "/401", "/500", "/503"} {
 		out = append(out, toHTTP(echo.url()+path+query)+auth)
 	}
 	headers := fmt.Sprintf(", headers: {X-Api-Key: %q}", canary)
-	for _, url := range []string{"http://" + unusedAddress(t) + "/down", echo.url() + "/400", echo.url() + "/302"} {
+	for _, url := range []string{"http://" + testenv.Refused(t) + "/down", echo.url() + "/400", echo.url() + "/302"} {
 		out = append(out, toWebhook(url+query)+headers)
 	}
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
-		for _, brokers := range [][]string{kafka, {unusedAddress(t)}} {
+		for _, brokers := range [][]string{kafka, {testenv.Refused(t)}} {
 			out = append(out, toKafka(brokers, "faults-none")+
 				fmt.Sprintf(", timeout: 2s, sasl: {mechanism: %s, username: me, password: %q}", mechanism, canary))
 		}
@@ -135,7 +125,7 @@ func TestG12_FailingStartsShowNoSecret(t *testing.T) {
 		f(u)
 		return u.String()
 	}
-	down := change(func(u *url.URL) { u.Host = unusedAddress(t) })
+	down := change(func(u *url.URL) { u.Host = testenv.Refused(t) })
 	for name, s := range map[string]settings{
 		"source down":        {database: down},
 		"no such database":   {database: change(func(u *url.URL) { u.Path = "/faults_none" })},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin/operate"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // TestG1_APostedMessageIsAnsweredWhenItIsSettled runs a relay whose source is HTTP: the
@@ -24,10 +25,7 @@ import (
 // is closed when the relay has ended.
 func TestG1_APostedMessageIsAnsweredWhenItIsSettled(t *testing.T) {
 	t.Parallel()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	address := free.Addr().String()
-	must(t, free.Close())
+	address := testenv.FreeAddress(t)
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
 state: {url: %q}
 sources: {in: {type: http, listen: %q, path: /events}}
@@ -79,10 +77,7 @@ routes: {all: {from: in, to: here}}
 // next one listens there. What is posted meanwhile is refused, and arrives when it is sent again.
 func TestG1_AReloadTakesThePortOver(t *testing.T) {
 	t.Parallel()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	address := free.Addr().String()
-	must(t, free.Close())
+	address := testenv.FreeAddress(t)
 	got := make(chan string, 1000)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Message-Uuid") }))
 	defer receiver.Close()
@@ -99,7 +94,7 @@ routes: {all: {from: in, to: out}}
 		must(t, err)
 		return cfg
 	}
-	_, err = operate.Init(t.Context(), config("30s"))
+	_, err := operate.Init(t.Context(), config("30s"))
 	must(t, err)
 	relay, err := outrider.New(config("30s"), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -110,10 +109,7 @@ routes:
 // A source that remembers itself what was delivered has nothing to count, and its route works.
 func TestAnHTTPSourceThatIsHealthyWorks(t *testing.T) {
 	t.Parallel()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	address := free.Addr().String()
-	must(t, free.Close())
+	address := testenv.FreeAddress(t)
 	cfg := parsed(t, `
 admin: {listen: "127.0.0.1:0"}
 state: {url: %q}
@@ -121,7 +117,7 @@ sources: {in: {type: http, listen: %q, path: /events}}
 destinations: {out: {type: discard}}
 routes: {all: {from: in, to: out}}
 `, filepath.Join(t.TempDir(), "state.db"), address)
-	_, err = operate.Init(t.Context(), cfg)
+	_, err := operate.Init(t.Context(), cfg)
 	must(t, err)
 	relay, stop := working(t, cfg)
 	defer stop()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // patience limits how long a server takes to answer.
@@ -99,34 +101,23 @@ func serve(dir string) int {
 
 // Process is a server in a process of its own.
 type Process struct {
-	tb    testing.TB
-	dir   string
-	port  int
-	cmd   *exec.Cmd
-	stdin io.Closer
+	tb        testing.TB
+	dir, port string
+	cmd       *exec.Cmd
+	stdin     io.Closer
 }
 
 // StartProcess runs a server that writes everything to disk at once. The port stays the same when it is started again.
 func StartProcess(tb testing.TB) *Process {
 	tb.Helper()
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("natsserver: %v", err)
-	}
-	_, text, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close() // nothing was written to it
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		tb.Fatalf("natsserver: %v", err)
-	}
-	p := &Process{tb: tb, dir: tb.TempDir(), port: port}
+	p := &Process{tb: tb, dir: tb.TempDir(), port: testenv.FreePort(tb)}
 	p.Start()
 	tb.Cleanup(p.Kill)
 	return p
 }
 
 // Address is where it listens, as host:port.
-func (p *Process) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+func (p *Process) Address() string { return net.JoinHostPort("127.0.0.1", p.port) }
 
 // URL is its nats:// URL.
 func (p *Process) URL() string { return "nats://" + p.Address() }
@@ -139,7 +130,7 @@ func (p *Process) Start() {
 		p.tb.Fatalf("natsserver: %v", err)
 	}
 	cmd := exec.Command(program) //nolint:noctx // the test's own program; it lives until Kill
-	cmd.Env = append(os.Environ(), envDir+"="+p.dir, envPort+"="+strconv.Itoa(p.port))
+	cmd.Env = append(os.Environ(), envDir+"="+p.dir, envPort+"="+p.port)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -42,7 +42,7 @@ type Connect struct {
 // StartConnect starts a worker and returns when its connector's task runs. The
 // caller must Close it. The error of a failed start holds the worker's log.
 func StartConnect(ctx context.Context, opts ConnectOptions) (*Connect, error) {
-	ports, err := freePorts(ctx, 1)
+	ports, err := FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ type Kafka struct {
 // Close it, unless Keep is set. The error of a failed start holds the
 // broker's log.
 func StartKafka(ctx context.Context, opts KafkaOptions) (*Kafka, error) {
-	ports, err := freePorts(ctx, 4)
+	ports, err := FreePorts(ctx, 4)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(ctx, 1)
+	ports, err := FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}

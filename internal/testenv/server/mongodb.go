@@ -34,7 +34,7 @@ type MongoDB struct {
 // StartMongoDB starts a server. The caller must Close it, unless Keep is set. The error of a failed start holds the
 // server's log.
 func StartMongoDB(ctx context.Context, opts MongoOptions) (*MongoDB, error) {
-	ports, err := freePorts(ctx, 1)
+	ports, err := FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ const (
 // loopback is the only address that servers listen on.
 const loopback = "127.0.0.1"
 
-// freePorts returns n different loopback ports on which nothing listens.
-func freePorts(ctx context.Context, n int) (ports []int, err error) {
+// FreePorts returns n different loopback ports on which nothing listens.
+func FreePorts(ctx context.Context, n int) (ports []int, err error) {
 	// Held until all are found, so that none is found twice.
 	var held []net.Listener
 	defer func() {

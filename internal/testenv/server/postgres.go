@@ -78,7 +78,7 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*Postgres, error)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(ctx, 1)
+	ports, err := FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func TestLaunchOfAMissingProgramFails(t *testing.T) {
 
 func TestFreePortsAreDifferent(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(t.Context(), 50)
+	ports, err := FreePorts(t.Context(), 50)
 	if err != nil {
 		t.Fatal(err)
 	}

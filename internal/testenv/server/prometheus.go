@@ -19,7 +19,7 @@ type Prometheus struct {
 // StartPrometheus starts the program with a configuration, in which paths are relative to [Prometheus.Dir]; prepare writes the files that it names
 // there. The caller must Close it. The error of a failed start holds its log.
 func StartPrometheus(ctx context.Context, program, config string, prepare func(dir string) error) (*Prometheus, error) {
-	ports, err := freePorts(ctx, 1)
+	ports, err := FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type RabbitMQ struct {
 // StartRabbitMQ starts a new server, in five to ten seconds. The caller must Close it, unless Keep is set. The error of a
 // failed start holds the server's log.
 func StartRabbitMQ(ctx context.Context, opts RabbitOptions) (*RabbitMQ, error) {
-	ports, err := freePorts(ctx, 4)
+	ports, err := FreePorts(ctx, 4)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type Redis struct {
 // StartRedis starts a server without data, in a few hundredths of a second. The caller must Close it, unless Keep is set. The error of a failed start
 // holds the server's log.
 func StartRedis(ctx context.Context, opts RedisOptions) (*Redis, error) {
-	ports, err := freePorts(ctx, 2)
+	ports, err := FreePorts(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
