@@ -236,6 +236,7 @@ func (c *Console) build(ctx context.Context, done chan struct{}) {
 	defer cancel()
 	c.snapshotMu.Lock()
 	s := c.take(ctx)
+	c.rate(s)
 	c.snapshotMu.Unlock()
 	c.statusMu.Lock()
 	if c.building == done { // otherwise something was changed meanwhile
@@ -282,13 +283,19 @@ func (c *Console) take(ctx context.Context) *Snapshot {
 	s.Took = s.At.Sub(begun)
 	for _, st := range stats {
 		s.Stats[st.Route] = st
-		last, ok := c.counted[st.Route]
-		if d := s.At.Sub(last.at); ok && d > 0 && st.Delivered >= last.n {
-			s.Rates[st.Route] = float64(st.Delivered-last.n) / d.Seconds()
-		}
-		c.counted[st.Route] = delivered{st.Delivered, s.At}
 	}
 	return s
+}
+
+// rate completes a snapshot for pages by what was delivered since the one before.
+func (c *Console) rate(s *Snapshot) {
+	for route, st := range s.Stats {
+		last, ok := c.counted[route]
+		if d := s.At.Sub(last.at); ok && d > 0 && st.Delivered >= last.n {
+			s.Rates[route] = float64(st.Delivered-last.n) / d.Seconds()
+		}
+		c.counted[route] = delivered{st.Delivered, s.At}
+	}
 }
 
 // Changed has the next Status look again, because something was changed.

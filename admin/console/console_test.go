@@ -289,6 +289,28 @@ func TestStatusIsKeptUntilSomethingChanges(t *testing.T) {
 	}
 }
 
+// A rate is of the time between two looks of the pages: a count for /metrics in between, which uses the same samples, leaves it alone.
+func TestMetricsLeaveRatesAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var delivered atomic.Int64
+	s.relay.Stats = func() []adapters.RouteStats {
+		return []adapters.RouteStats{{Route: "orders", Delivered: delivered.Load()}, {Route: "other"}}
+	}
+	s.renewed(t)
+	_ = s.Status(t.Context())
+	delivered.Store(100)
+	if err := s.gauges.count(t.Context(), s.Console); err != nil {
+		t.Fatal(err)
+	}
+	s.Changed()
+	_ = s.Status(t.Context())
+	s.builds.Wait()
+	if last := s.Status(t.Context()); last.Rates["orders"] <= 0 {
+		t.Errorf("100 messages were delivered since the first look, and the rates are %v", last.Rates)
+	}
+}
+
 // The latest rows come newest first, those that a route matches if it is named.
 func TestLatestRows(t *testing.T) {
 	t.Parallel()
