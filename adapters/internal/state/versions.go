@@ -61,18 +61,18 @@ func Reached(table string, version int64) string { return fmt.Sprintf(reached, t
 
 const reached = "INSERT INTO %s (version_id, is_applied) VALUES (%d, true);\n"
 
-// generation is how many versions work together: a program knows what to do with tables of a later version of its own thousand, which only
-// adds to them. A version that takes away what a former program needs begins the next thousand.
-const generation = 1000
+// majorStep is the distance of two major versions of the tables: 1000 begins the second one. Within a major version, tables are only added to, so
+// a program works with tables of a later one than its own. A migration that takes away what a former program needs begins the next.
+const majorStep = 1000
 
 // StateVersion implements [adapters.OperatorStore].
 func (o *Operators) StateVersion(ctx context.Context) (present, newest int64, err error) {
 	if newest, err = Newest(o.db.Migrations); err == nil {
 		present, err = o.db.Version(ctx)
 	}
-	if err == nil && present/generation > newest/generation {
+	if major := newest / majorStep; err == nil && present/majorStep > major {
 		return present, newest, fmt.Errorf("%w: they have version %d, and this program uses versions below %d: run the release that upgraded them, or a later one, "+
-			"or restore the state from a backup made before the upgrade", adapters.ErrStateTooNew, present, (newest/generation+1)*generation)
+			"or restore the state from a backup made before the upgrade", adapters.ErrStateTooNew, present, (major+1)*majorStep)
 	}
 	return present, newest, o.db.Wrap("read the version of the state tables", err)
 }
