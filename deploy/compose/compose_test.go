@@ -146,16 +146,21 @@ func environment(s types.ServiceConfig) func(string) (string, bool) {
 	}
 }
 
-// scraping is prometheus.yml with the files of this folder in place of the container's paths.
-func scraping(t *testing.T, p *types.Project) string {
+// mounted is a file of this folder, with the other files of the folder in place of the paths at which a service has them.
+func mounted(t *testing.T, s types.ServiceConfig, file string) string {
 	t.Helper()
-	text, err := os.ReadFile("prometheus.yml")
+	text, err := os.ReadFile(file)
 	must(t, err)
 	out := string(text)
-	for _, v := range p.Services["prometheus"].Volumes {
+	for _, v := range s.Volumes {
 		out = strings.ReplaceAll(out, v.Target, v.Source)
 	}
 	return out
+}
+
+func scraping(t *testing.T, p *types.Project) string {
+	t.Helper()
+	return mounted(t, p.Services["prometheus"], "prometheus.yml")
 }
 
 // promtool accepts prometheus.yml and the alerts that it names.
@@ -169,16 +174,9 @@ func TestPrometheusReadsItsConfiguration(t *testing.T) {
 	}
 }
 
-// local is outrider.yaml with the files of this folder in place of the container's paths.
 func local(t *testing.T, p *types.Project) string {
 	t.Helper()
-	text, err := os.ReadFile("outrider.yaml")
-	must(t, err)
-	out := string(text)
-	for _, v := range p.Services["outrider"].Volumes {
-		out = strings.ReplaceAll(out, v.Target, v.Source)
-	}
-	return out
+	return mounted(t, p.Services["outrider"], "outrider.yaml")
 }
 
 // The services init, topic, outrider and publish, run with the program itself, deliver to Kafka; the relay is healthy by the
@@ -191,7 +189,7 @@ func TestTheTrialDelivers(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/outrider").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	admin, probes := freePort(t), freePort(t)
+	admin, probes := testenv.FreePort(t), testenv.FreePort(t)
 	file := filepath.Join(t.TempDir(), "outrider.yaml")
 	must(t, os.WriteFile(file, []byte(strings.NewReplacer("0.0.0.0:8080", "0.0.0.0:"+admin, "127.0.0.1:8081", "127.0.0.1:"+probes).Replace(local(t, p))), 0o600))
 	command := func(args []string) *exec.Cmd {
@@ -289,14 +287,4 @@ func checkScraped(t *testing.T, configuration string) {
 			t.Fatalf("Prometheus has not scraped the relay: %s", body)
 		}
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(t, err)
-	return port
 }
