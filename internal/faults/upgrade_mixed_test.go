@@ -33,6 +33,7 @@ type sharedTable struct {
 	insert   string                                         // of id, group and payload
 	rows     string                                         // id, group and place of each row
 	alone    bool                                           // one relay at a time
+	spreads  bool                                           // over relays of all builds
 	previous bool                                           // older builds cannot read it
 }
 
@@ -43,6 +44,8 @@ var sharedTables = map[string]sharedTable{
 		open:   openShared,
 		insert: `INSERT INTO outrider_outbox (id, type, message_group, payload) VALUES ($1, 'jobs', $2, $3::text::json)`,
 		rows:   `SELECT id, message_group, position FROM outrider_outbox`,
+
+		spreads: true,
 	},
 	"PostgreSQL log": {
 		open:   openShared,
@@ -253,12 +256,12 @@ func (s *sharedRig) leave(r *relay, killed bool) {
 	s.evidence.Kills++
 }
 
-// spread waits until each of three relays has lanes of PostgreSQL's own table. In the oldest build the lanes of a queue, and in all builds
+// spread waits until each of three relays has lanes, where they are shared. In the oldest build the lanes of a queue, and in all builds
 // those of a log table, stay with one relay: there the third only has to run.
 func (s *sharedRig) spread(third *relay) {
 	s.t.Helper()
 	third.says("msg=ready")
-	if s.evidence.Table != "PostgreSQL own" {
+	if !s.spreads {
 		return
 	}
 	third.until("has lanes", func() bool {
