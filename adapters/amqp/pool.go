@@ -230,7 +230,7 @@ func properties() rabbit.Table {
 }
 
 // watch follows whether the server blocks publishers, until the connection ends. A second alarm may come while the first lasts, and the end of
-// one that was not told.
+// an alarm that was not reported.
 func (l *link) watch(events <-chan rabbit.Blocking) {
 	for e := range events {
 		l.mu.Lock()

@@ -20,7 +20,7 @@ func (s supervisor) tell(state, status string) {
 		state = strings.TrimPrefix(state+"\nSTATUS="+status, "\n")
 	}
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Warn("systemd does not learn the state of this process", "error", err)
+		s.log.Warn("cannot report the state of this process to systemd: check NotifyAccess of the unit", "error", err)
 	}
 }
 

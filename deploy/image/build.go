@@ -59,7 +59,7 @@ func build(binaries string, r release) (v1.ImageIndex, error) {
 	}
 	annotated, ok := mutate.Annotations(index, labels(r)).(v1.ImageIndex)
 	if !ok {
-		return nil, errors.New("an index is none after it was annotated")
+		return nil, errors.New("annotating the index did not return an index")
 	}
 	return annotated, nil
 }

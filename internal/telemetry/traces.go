@@ -77,7 +77,7 @@ func (asLinked) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
 
 func (asLinked) Description() string { return "AsLinked" }
 
-// noted notes spans of attempts.
+// noted records that a span of an attempt has ended.
 type noted struct{ t *Traces }
 
 func (noted) OnStart(context.Context, trace.ReadWriteSpan) {}
