@@ -73,7 +73,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, stream string) (<-chan *mess
 	}
 	g := &gate{stop: make(chan struct{}), ended: make(chan struct{})}
 	sub, err := wmjs.NewSubscriber(wmjs.SubscriberConfig{Conn: conn, AckWaitTimeout: s.cfg.AckWait, NakDelay: wmjs.NewStaticDelay(nakDelay),
-		ResourceInitializer: s.consumer, Unmarshaler: g, ConsumeOptions: []jetstream.PullConsumeOpt{jetstream.PullMaxMessages(1)},
+		ResourceInitializer: s.consumer, Unmarshaler: g, ConsumeOptions: []jetstream.PullConsumeOpt{jetstream.PullMaxMessages(1), jetstream.PullHeartbeat(heartbeat)},
 		Logger: watermill.NewSlogLoggerWithLevelMapping(s.cfg.Logger, map[slog.Level]slog.Level{slog.LevelInfo: slog.LevelDebug})})
 	if err != nil {
 		conn.Close()
@@ -108,6 +108,10 @@ func (s *Subscriber) Subscribe(ctx context.Context, stream string) (<-chan *mess
 	})
 	return out, nil
 }
+
+// heartbeat is the pause between the server's signs of life. The client sometimes does not ask for the next message, when one is answered
+// before its request has returned: it asks again when two signs of life are missing. The default would let messages wait for 30 s.
+const heartbeat = 500 * time.Millisecond
 
 // nakDelay is the pause before a message that was refused comes again.
 const nakDelay = time.Second

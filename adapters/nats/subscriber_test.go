@@ -132,7 +132,12 @@ func TestSubscriptionsEndUnderLoad(t *testing.T) {
 					if len(got) == n {
 						break
 					}
-					msg := <-received
+					var msg *message.Message
+					select {
+					case msg = <-received:
+					case <-time.After(25 * time.Second):
+						t.Fatalf("no message in 25 s after %d of %d", len(got), n)
+					}
 					if !got[msg.UUID] {
 						order = append(order, msg.UUID)
 					}
