@@ -48,6 +48,9 @@ type PostgresOptions struct {
 	// HBA are lines of pg_hba.conf, which says how clients log in. They come
 	// after the one that lets the superuser in. Default: everybody is let in.
 	HBA []string
+
+	// Settings are further lines of postgresql.conf, for example "shared_buffers = '1GB'".
+	Settings []string
 }
 
 // StopMode is the mode in which a PostgreSQL server stops.
@@ -231,6 +234,9 @@ log_timezone = 'UTC'
 		// A shared server holds nothing that anybody wants after the run, and no
 		// test kills it; without these two a run spends its time in fsync.
 		text += "fsync = off\nfull_page_writes = off\n"
+	}
+	for _, setting := range s.opts.Settings {
+		text += setting + "\n"
 	}
 	return text
 }

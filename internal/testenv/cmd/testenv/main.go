@@ -11,7 +11,7 @@
 // quickly instead of well: for tests, and not for measuring. With -browser, Chromium
 // is installed where it is missing, for the tests of the dashboard, and with -prometheus Prometheus. With -postgres,
 // PostgreSQL is of that major version, from Maven, also for tests that start their own, and it is the only
-// server; -mariadb is the same for a series of MariaDB.
+// server; -mariadb is the same for a series of MariaDB. With -servers, only the servers that it names are started.
 //
 // Where a server cannot be had, the command runs without it and its tests are
 // skipped; with CI=true that is an error.
@@ -44,8 +44,9 @@ func run(args []string) int {
 	prometheus := flags.Bool("prometheus", false, "install Prometheus too, for the tests of the alerts")
 	postgres := flags.Int("postgres", 0, "start PostgreSQL of this major version (14 to 18), from Maven, and no other server")
 	mariadb := flags.String("mariadb", "", "start MariaDB of this series (10.11 or 11.4), from Maven, and no other server")
+	names := flags.String("servers", "", "start only these `servers`, separated by commas, such as Kafka,MariaDB")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-prometheus] [-postgres N | -mariadb N.N] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-prometheus] [-servers NAME,... | -postgres N | -mariadb N.N] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -56,8 +57,14 @@ func run(args []string) int {
 		return exitUsage
 	}
 
+	chosen, err := kindsNamed(*names)
+	if err != nil {
+		say("%v", err)
+		return exitUsage
+	}
+
 	signals := received()
-	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, prometheus: *prometheus, postgres: *postgres, mariadb: *mariadb}}
+	servers := servers{kinds: chosen, settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, prometheus: *prometheus, postgres: *postgres, mariadb: *mariadb}}
 	if !*keep {
 		defer servers.stop()
 	}

@@ -96,7 +96,7 @@ func TestGivenServersAreNeitherStartedNorStopped(t *testing.T) {
 	for _, k := range kinds {
 		t.Setenv(k.variable, "given:1")
 	}
-	var s servers
+	s := servers{kinds: kinds}
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,5 +105,24 @@ func TestGivenServersAreNeitherStartedNorStopped(t *testing.T) {
 	}
 	if got := os.Getenv(testenv.EnvKafka); got != "given:1" {
 		t.Errorf("%s became %q", testenv.EnvKafka, got)
+	}
+}
+
+func TestServersAreChosenByName(t *testing.T) {
+	t.Setenv("CI", "")
+	t.Setenv(testenv.EnvKafka, "given:1")
+	chosen, err := kindsNamed("kafka")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := servers{kinds: chosen}
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.ours) != 0 {
+		t.Errorf("started %d servers that were not named", len(s.ours))
+	}
+	if _, err := kindsNamed("Kafka,Oracle"); err == nil || !strings.Contains(err.Error(), `no server "Oracle"; there are PostgreSQL, MariaDB`) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/internal/testenv/provision"
-	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
 // installLimit bounds the installation and start of one server.
@@ -37,14 +36,11 @@ type settings struct {
 	mariadb  string // the series of MariaDB, which is the only server; "": any that is there
 }
 
-// memoryLeast is the free memory that a database needs: a run of the tests takes up
-// to half of it.
-const memoryLeast = 3 << 30
-
 // servers are the servers of a run.
 type servers struct {
 	settings
-	ours []running
+	kinds []kind
+	ours  []running
 }
 
 // running is a server that we started and the variable that names it.
@@ -53,133 +49,6 @@ type running struct {
 	variable string
 	value    string
 	server   started
-}
-
-// kind says how a server is had.
-type kind struct {
-	name     string
-	variable string
-	start    func(ctx context.Context, host provision.Host, with settings) (started, string, error)
-	// find looks for the server's programs, for tests that start their own.
-	find func(ctx context.Context, host provision.Host) error
-	// missing says what would be installed for the server.
-	missing func(host provision.Host, ctx context.Context) []string
-}
-
-var kinds = []kind{
-	{"PostgreSQL", testenv.EnvPostgres, startPostgres, func(ctx context.Context, host provision.Host) error {
-		_, err := host.Postgres(ctx)
-		return err
-	}, provision.Host.MissingPostgres},
-	{"MariaDB", testenv.EnvMySQL, startMariaDB, func(ctx context.Context, host provision.Host) error {
-		_, err := host.MariaDB(ctx)
-		return err
-	}, provision.Host.MissingMariaDB},
-	{"Kafka", testenv.EnvKafka, startKafka, func(ctx context.Context, host provision.Host) error {
-		_, err := host.Kafka(ctx)
-		return err
-	}, provision.Host.MissingKafka},
-	{"MongoDB", testenv.EnvMongoDB, startMongoDB, func(ctx context.Context, host provision.Host) error {
-		_, err := host.MongoDB(ctx)
-		return err
-	}, provision.Host.MissingMongoDB},
-	{"RabbitMQ", testenv.EnvRabbitMQ, startRabbitMQ, func(ctx context.Context, host provision.Host) error {
-		_, err := host.RabbitMQ(ctx)
-		return err
-	}, provision.Host.MissingRabbitMQ},
-	{"Redis", testenv.EnvRedis, startRedis, func(ctx context.Context, host provision.Host) error {
-		_, err := host.Redis(ctx)
-		return err
-	}, provision.Host.MissingRedis},
-}
-
-func startPostgres(ctx context.Context, host provision.Host, with settings) (started, string, error) {
-	bin, err := host.Postgres(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	opts := server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical, KeepTemplate: true}
-	if with.brief {
-		opts.Folder = server.MemoryFolder(memoryLeast)
-	}
-	s, err := server.StartPostgres(ctx, opts)
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.URL(), os.Setenv(testenv.EnvPostgresTemplate, s.Template())
-}
-
-func startMariaDB(ctx context.Context, host provision.Host, with settings) (started, string, error) {
-	found, err := host.MariaDB(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	opts := server.MariaDBOptions{Program: found.Program, Share: found.Share, Keep: with.keep}
-	if !with.brief { // a measured server must have enough memory for its table
-		opts.Settings = []string{"innodb-buffer-pool-size=1G", "innodb-log-file-size=512M"}
-	}
-	if with.brief {
-		opts.Folder = server.MemoryFolder(memoryLeast)
-	}
-	s, err := server.StartMariaDB(ctx, opts)
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.URL(), nil
-}
-
-func startKafka(ctx context.Context, host provision.Host, with settings) (started, string, error) {
-	found, err := host.Kafka(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	s, err := server.StartKafka(ctx, server.KafkaOptions{
-		Java: found.Java, Jars: found.Jars, Archive: found.Archive, Keep: with.keep, Brief: with.brief,
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	return s, strings.Join(s.Brokers(), ","), nil
-}
-
-func startMongoDB(ctx context.Context, host provision.Host, with settings) (started, string, error) {
-	found, err := host.MongoDB(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	s, err := server.StartMongoDB(ctx, server.MongoOptions{Java: found.Java, Jars: found.Jars, Class: provision.MongoClass, Keep: with.keep})
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.URL(), nil
-}
-
-func startRabbitMQ(ctx context.Context, host provision.Host, with settings) (started, string, error) {
-	sbin, err := host.RabbitMQ(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	s, err := server.StartRabbitMQ(ctx, server.RabbitOptions{Scripts: sbin, Keep: with.keep})
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.URL(), nil
-}
-
-func startRedis(ctx context.Context, host provision.Host, with settings) (started, string, error) {
-	program, err := host.Redis(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	opts := server.RedisOptions{Program: program, Keep: with.keep}
-	if with.brief {
-		opts.Settings = []string{"appendonly no"}
-	}
-	s, err := server.StartRedis(ctx, opts)
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.Address(), nil
 }
 
 // start starts every server that is not given by its variable. A server that
@@ -191,7 +60,7 @@ func (s *servers) start(ctx context.Context) error {
 	case s.mariadb != "":
 		return s.onlyMariaDB(ctx)
 	}
-	announce(ctx, s.browser)
+	s.announce(ctx)
 	if s.browser {
 		if err := findProgram(ctx, "Chromium", provision.Host.Chromium); err != nil {
 			return err
@@ -202,7 +71,7 @@ func (s *servers) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, k := range kinds {
+	for _, k := range s.kinds {
 		if os.Getenv(k.variable) != "" {
 			s.useGiven(ctx, k)
 			continue
@@ -266,12 +135,12 @@ func findProgram(ctx context.Context, name string, find func(provision.Host, con
 }
 
 // announce lists the programs that will be installed, before any is.
-func announce(ctx context.Context, browser bool) {
+func (s *servers) announce(ctx context.Context) {
 	var missing []string
-	if browser {
+	if s.browser {
 		missing = provision.Host{}.MissingChromium(ctx)
 	}
-	for _, k := range kinds {
+	for _, k := range s.kinds {
 		if os.Getenv(k.variable) != "" && !testenv.InCI() {
 			continue // nothing is installed for it
 		}
