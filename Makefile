@@ -188,6 +188,18 @@ vulncheck: ## Look for known vulnerabilities in what each module calls (needs th
 	@set -e; for module in $(MODULES); do echo "module $$module"; \
 		(cd $$module && go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...); done
 
+# PostgreSQL is the benchmark's own.
+BENCH := go run ./internal/testenv/cmd/testenv -servers Kafka,MariaDB,MongoDB -- go run ./bench
+
 .PHONY: bench
 bench: ## Measure Outrider, bare loops, the stock pipeline, Debezium and River
-	go run ./internal/testenv/cmd/testenv -logical -- go run ./bench -write $(BENCHFLAGS)
+	$(BENCH) -write $(BENCHFLAGS)
+
+# What `make bench-compare` compares the working tree with, and how often; six pairs are the fewest that can tell a difference from noise.
+REV ?= HEAD
+PAIRS ?= 7
+
+.PHONY: bench-compare
+bench-compare: ## Measure Outrider of REV=HEAD and of the working tree in PAIRS=7 interleaved pairs, and print the ratios
+	@mkdir -p bin
+	$(BENCH) -compare $(REV) -runs $(PAIRS) -scenario drain,latency -peers outrider -duration 2s -warmup 2 -record bin/bench-compare.ndjson $(BENCHFLAGS)

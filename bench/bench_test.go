@@ -24,7 +24,12 @@ import (
 // smallServers connects to the servers of the tests.
 func smallServers(t *testing.T) *measure.Servers {
 	t.Helper()
-	url := testenv.Postgres(t)
+	return serversAt(t, testenv.Postgres(t))
+}
+
+// serversAt connects to a PostgreSQL and the Kafka of the tests.
+func serversAt(t *testing.T, url string) *measure.Servers {
+	t.Helper()
 	s, err := measure.ServersAt(url, strings.Join(testenv.Kafka(t), ","))
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +42,12 @@ func smallServers(t *testing.T) *measure.Servers {
 // measured is verified. Of each scenario it takes the entries at the indexes, all
 // if there are none.
 func measureSmall(t *testing.T, entries []int, args ...string) outcome {
+	t.Helper()
+	return measureSmallWith(t, nil, entries, args...)
+}
+
+// measureSmallWith is measureSmall with builds that are compared.
+func measureSmallWith(t *testing.T, builds []build, entries []int, args ...string) outcome {
 	t.Helper()
 	s := smallServers(t)
 	// Debezium takes a minute: every run of `make bench` verifies what it does.
@@ -60,11 +71,12 @@ func measureSmall(t *testing.T, entries []int, args ...string) outcome {
 		o.scenarios[0] = &few
 	}
 	var progress bytes.Buffer
-	r, err := measureOn(t.Context(), s, o, &progress)
+	b := &bench{servers: s, options: o, progress: &progress, builds: builds}
+	r, err := b.runAll(t.Context())
 	if err != nil {
 		t.Fatalf("%v: %s", err, &progress)
 	}
-	if !strings.HasPrefix(r.Machine.Postgres, "PostgreSQL 1") || !strings.HasPrefix(r.Machine.Kafka, "Kafka v") {
+	if !strings.HasPrefix(r.Machine.Postgres, "1") || r.Machine.Settings["fsync"] == "" || !strings.HasPrefix(r.Machine.Kafka, "v") {
 		t.Errorf("servers: %+v", r.Machine)
 	}
 	return r.Scenarios[0]
@@ -137,7 +149,16 @@ func complete(t *testing.T, s *outcome, res *result, figures []string) {
 
 func TestWhatStatementsCostIsMeasured(t *testing.T) {
 	t.Parallel()
-	s := smallServers(t)
+	postgres, err := startPostgres(t.Context(), packagedPostgres, t.Logf)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := postgres.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := serversAt(t, postgres.URL())
 	o, err := parseOptions([]string{"-runs", "1", "-duration", "1s", "-hold", "2s", "-groups", "50"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -146,32 +167,20 @@ func TestWhatStatementsCostIsMeasured(t *testing.T) {
 		t.Skip(err)
 	}
 	// To build the program takes longer than all the rest.
-	b := &bench{servers: s, options: o, progress: io.Discard, version: time.Millisecond}
-	t.Cleanup(func() {
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := b.durable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b := &bench{servers: s, options: o, progress: io.Discard, versions: map[string]time.Duration{"": time.Millisecond}}
 	for _, tt := range []struct {
 		name     string
 		scenario *scenario
 		entry    int
 		figures  []string
 	}{
-		{"idle", idleScenario, 0, []string{"polls/s", "statements/s", "first delivery (ms)", "version (ms)"}},
+		{"idle", idleScenario, 0, []string{"polls (1/s)", "statements (1/s)", "first delivery (ms)", "version (ms)"}},
 		{"log", snapshotScenario, 0, []string{"settle WAL (bytes/msg)"}},
 		{"queue", snapshotScenario, 1, []string{"settle WAL (bytes/msg)"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			host, err := b.host(t.Context(), tt.scenario)
-			if err != nil {
-				t.Fatal(err)
-			}
-			st, err := newStage(t.Context(), host, tt.scenario, tt.scenario.entries(o)[tt.entry], o)
+			st, err := newStage(t.Context(), s, tt.scenario, tt.scenario.entries(o)[tt.entry], build{}, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +256,7 @@ func measureOnce(t *testing.T, sc *scenario, e entry) error {
 		t.Fatal(err)
 	}
 	s := smallServers(t)
-	st, err := newStage(t.Context(), s, sc, e, o)
+	st, err := newStage(t.Context(), s, sc, e, build{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +272,7 @@ func TestARelayThatEndsIsTold(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
 	brokers := testenv.Kafka(t)
-	p, err := start(t.Context(), measure.Job{Scenario: "drain", Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)
+	p, err := start(t.Context(), "", measure.Job{Scenario: "drain", Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

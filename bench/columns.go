@@ -62,6 +62,9 @@ func figureColumn(head, name, format string) column {
 
 // table returns the heads and the lines of the scenario's table.
 func (o *outcome) table() (heads []string, cells [][]string) {
+	if len(o.Compared) > 0 {
+		return ratioTable(o.Compared, o.Builds)
+	}
 	shown := scenarioNamed(o.Name).columns
 	cells = make([][]string, len(o.Results))
 	for _, c := range shown {

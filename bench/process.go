@@ -24,7 +24,7 @@ const (
 	killGrace = 10 * time.Second
 )
 
-// process is a relay in a process of its own: this program with [relayArg]. It reads
+// process is a relay in a process of its own: this program, or another build of it, with [relayArg]. It reads
 // its job from standard input, because other users can read a command line, and
 // stops when standard input is closed.
 type process struct {
@@ -44,18 +44,22 @@ type usage struct {
 	peak int64         // bytes resident
 }
 
-// start runs a relay, on the given processors only. It is ended when ctx ends.
-func start(ctx context.Context, j measure.Job, cpus []int) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+// start runs a relay of the program, on the given processors only. Without a program it is this one. It is ended
+// when ctx ends.
+func start(ctx context.Context, program string, j measure.Job, cpus []int) (*process, error) {
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
 	p := &process{peer: j.Peer, out: notices{warm: make(chan struct{})}, done: make(chan struct{})}
-	p.cmd = exec.CommandContext(ctx, self, relayArg) //nolint:gosec // this program itself
+	p.cmd = exec.CommandContext(ctx, program, relayArg) //nolint:gosec // this program itself, or a build of it
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
 	if len(cpus) > 0 {
 		p.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", len(cpus)))
 	}
+	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -17,32 +17,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin/operate"
-	"github.com/outriderhq/outrider/internal/testenv/provision"
-	"github.com/outriderhq/outrider/internal/testenv/server"
 )
-
-// durable returns a server whose commits wait for the disk, as in production. A
-// NOTIFY makes other transactions wait for the same.
-func (b *bench) durable(ctx context.Context) (string, error) {
-	if b.disk == nil {
-		bin, err := provision.Host{}.Postgres(ctx)
-		if err != nil {
-			return "", err
-		}
-		if b.disk, err = server.StartPostgres(ctx, server.PostgresOptions{Bin: bin, Durable: true}); err != nil {
-			return "", err
-		}
-	}
-	return b.disk.URL(), nil
-}
-
-// close stops the server that the bench has started.
-func (b *bench) close() error {
-	if b.disk == nil {
-		return nil
-	}
-	return b.disk.Close()
-}
 
 // measurePublish lets the entry's connections publish for as long as -duration
 // says, and counts what was committed.
@@ -51,16 +26,12 @@ func (b *bench) measurePublish(ctx context.Context, st *stage) (s sample, err er
 	if !ok {
 		return s, fmt.Errorf("%s does not publish", st.peer.Name())
 	}
-	url, err := b.durable(ctx)
-	if err != nil {
-		return s, err
-	}
-	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s&pool_max_conns=%d", url, publishers+1))
+	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s&pool_max_conns=%d", st.postgres, publishers+1))
 	if err != nil {
 		return s, err
 	}
 	defer pool.Close()
-	cfg, err := outrider.ParseConfig("bench", []byte(way.config(url)))
+	cfg, err := outrider.ParseConfig("bench", []byte(way.config(st.postgres)))
 	if err != nil {
 		return s, err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/outriderhq/outrider/bench/measure"
 	"github.com/outriderhq/outrider/bench/peers"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // relayArg as the first argument makes a process a relay: see [process].
@@ -47,6 +49,9 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	if j.Create {
+		return createTables(ctx, sc.peerNamed(j.Peer), j.Postgres)
+	}
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, in) // any end is the end
@@ -64,6 +69,15 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("peer %s stopped on its own", j.Peer)
 	}
 	return notices.Encode(notice{PeakBytes: peak})
+}
+
+// createTables makes and fills the peer's tables.
+func createTables(ctx context.Context, p peers.Peer, postgres string) error {
+	db, err := pgx.Connect(ctx, postgres)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Create(ctx, db), db.Close(ctx))
 }
 
 // relayPeer relays until ctx ends and returns the peak of resident memory.

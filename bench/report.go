@@ -66,27 +66,51 @@ func (s sample) String() string {
 	return strings.Join(parts, ", ") + "; lost 0, duplicates 0"
 }
 
+// rateFigure is the name of the rate among the quantities.
+const rateFigure = "rate"
+
+// quantities returns what the run has measured.
+func (s sample) quantities() (out []quantity) {
+	add := func(name, unit string, v float64) {
+		if v != 0 { // else it was not measured
+			out = append(out, quantity{Name: name, Unit: unit, Runs: []float64{v}})
+		}
+	}
+	add(rateFigure, "msgs/s", s.rate)
+	add("p50", "ms", milliseconds(s.p50))
+	add("p99", "ms", milliseconds(s.p99))
+	add("processor time", "us/msg", s.cpu)
+	add("peak memory", "MiB", float64(s.peak)/(1<<20))
+	for _, name := range slices.Sorted(maps.Keys(s.figures)) {
+		label, unit, _ := strings.Cut(name, " (")
+		out = append(out, quantity{Name: label, Unit: strings.TrimSuffix(unit, ")"), Runs: []float64{s.figures[name]}})
+	}
+	return out
+}
+
 // result summarises the runs of a peer.
 type result struct {
-	Peer  string    `json:"peer"`
-	About string    `json:"about"`
-	With  string    `json:"with,omitempty"` // what is special about the line
-	Rows  int       `json:"rows"`
-	Rates []float64 `json:"messages_per_second"`        // in the order of the runs
-	Rate  float64   `json:"median_messages_per_second"` // their median
-	CPU   float64   `json:"median_cpu_microseconds"`    // user and system time per message
-	Peak  int64     `json:"peak_resident_bytes"`        // the most of all runs
+	Peer     string     `json:"peer"`
+	Build    string     `json:"build,omitempty"`
+	About    string     `json:"about"`
+	With     string     `json:"with,omitempty"` // what is special about the line
+	Rows     int        `json:"rows"`
+	Measured []quantity `json:"figures"`          // all of them
+	Curves   []curve    `json:"curves,omitempty"` // of the last run
 
-	P50s []float64 `json:"p50_milliseconds,omitempty"`        // in the order of the runs
-	P50  float64   `json:"median_p50_milliseconds,omitempty"` // their median
-	P99  float64   `json:"median_p99_milliseconds,omitempty"`
-
-	Figures map[string]float64 `json:"median_figures,omitempty"` // what only this scenario measures, by name
-	Curves  []curve            `json:"curves,omitempty"`         // of the last run
+	// What tables show of them.
+	Rates   []float64          `json:"-"` // messages per second, in the order of the runs
+	Rate    float64            `json:"-"` // their median
+	CPU     float64            `json:"-"` // microseconds of user and system time per message, the median
+	Peak    int64              `json:"-"` // bytes resident, the most of all runs
+	P50s    []float64          `json:"-"` // milliseconds, in the order of the runs
+	P50     float64            `json:"-"` // their median
+	P99     float64            `json:"-"`
+	Figures map[string]float64 `json:"-"` // what only this scenario measures, by name
 }
 
 func summarise(st *stage, samples []sample) result {
-	r := result{Peer: st.peer.Name(), About: st.peer.About(), With: st.with, Rows: st.rows}
+	r := result{Peer: st.peer.Name(), Build: st.build.name, About: st.peer.About(), With: st.with, Rows: st.rows}
 	var cpu, p99 []float64
 	figures := map[string][]float64{}
 	for _, s := range samples {
@@ -108,7 +132,27 @@ func summarise(st *stage, samples []sample) result {
 		r.Figures[name] = median(values)
 	}
 	r.Rate, r.CPU, r.P50, r.P99 = median(r.Rates), median(cpu), median(r.P50s), median(p99)
+	r.Measured = collect(samples)
 	return r
+}
+
+// collect joins the quantities of the runs, those that all of them have.
+func collect(samples []sample) (out []quantity) {
+	for _, s := range samples {
+		for _, q := range s.quantities() {
+			i := slices.IndexFunc(out, func(o quantity) bool { return o.Name == q.Name })
+			if i < 0 {
+				i = len(out)
+				out = append(out, quantity{Name: q.Name, Unit: q.Unit})
+			}
+			out[i].Runs = append(out[i].Runs, q.Runs...)
+		}
+	}
+	out = slices.DeleteFunc(out, func(q quantity) bool { return len(q.Runs) != len(samples) })
+	for i := range out {
+		out[i].Median = median(out[i].Runs)
+	}
+	return out
 }
 
 // median of an even number is the mean of the middle two.
@@ -123,16 +167,19 @@ func median(values []float64) float64 {
 // report has all results of a call of the program.
 type report struct {
 	Command   string          `json:"command"`
+	Server    string          `json:"server"` // the value of -postgres
 	Machine   measure.Machine `json:"machine"`
 	Scenarios []outcome       `json:"scenarios"`
 }
 
 // outcome has the results of a scenario.
 type outcome struct {
-	Name    string   `json:"name"`
-	Title   string   `json:"title"`
-	Results []result `json:"results"`
-	Remarks []string `json:"remarks"`
+	Name     string       `json:"name"`
+	Title    string       `json:"title"`
+	Results  []result     `json:"results"`
+	Builds   []string     `json:"builds,omitempty"`   // two that are compared
+	Compared []comparison `json:"compared,omitempty"` // the same results, as ratios
+	Remarks  []string     `json:"remarks"`
 }
 
 // legend describes the peers, each once.
@@ -149,9 +196,7 @@ func (o *outcome) legend() []string {
 // text prints the report for a terminal.
 func (r *report) text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, l := range r.Machine.Lines() {
-		fmt.Fprintln(w, l)
-	}
+	fmt.Fprintln(w, r.Machine.Line())
 	for _, o := range r.Scenarios {
 		heads, cells := o.table()
 		fmt.Fprintf(w, "\n%s\n\n%s\n", o.Title, strings.Join(heads, "\t"))

@@ -26,7 +26,8 @@ func testReport() *report {
 		{Peer: "stock", About: "theirs", Rows: 100, Rates: []float64{3, 3, 4}, Rate: 3, CPU: 90},
 	}
 	flat := []result{{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{100}, Rate: 100}, {Peer: "outrider", About: "ours", Rows: 9000, Rates: []float64{95}, Rate: 95}}
-	return &report{Command: "go run ./bench", Machine: measure.Machine{Hardware: "a processor"}, Scenarios: []outcome{
+	return &report{Command: "go run ./bench", Server: usualPostgres, Machine: measure.Machine{Date: "2026-11-27", Commit: "abc", Postgres: "15.18",
+		Settings: map[string]string{"shared_buffers": "128MB", "fsync": "on"}, Kafka: "v3.9", Hardware: "a processor", System: "Linux", Libraries: "pgx v5"}, Scenarios: []outcome{
 		{Name: "drain", Title: "Draining", Results: drain, Remarks: scenarios[0].remarks(drain)},
 		{Name: "flat", Title: "Flat", Results: flat, Remarks: scenarios[1].remarks(flat)},
 	}}
@@ -58,7 +59,7 @@ func TestDocsAreWrittenBetweenTheMarksOnly(t *testing.T) {
 	for _, want := range []string{
 		"# By hand\n", "\nbetween\n", "\nthe end\n", "Measured with `go run ./bench`",
 		"| outrider | 1000 | 3 | 120 | 110 to 130 | 5.50 | 40 |", "| stock | 100 | 3 | 3 | 3 to 4 | 90.00 | unknown |",
-		"- outrider reaches 60% of the floor.", "40 times as many", "stock was given 100 rows instead of 1000", "- a processor",
+		"- outrider reaches 60% of the floor.", "40 times as many", "stock was given 100 rows instead of 1000", "\nMade 2026-11-27 at commit abc. PostgreSQL 15.18 with fsync on, shared_buffers 128MB; Kafka v3.9; a processor; Linux; pgx v5.\n",
 		"With a backlog of 9000 rows outrider reaches 95% of its rate with 1000; the aim is within 10%.",
 		"How fast a backlog of the own table", "make bench BENCHFLAGS='-scenario flat'", "![Throughput by backlog](plots/flat.svg)",
 	} {
@@ -68,6 +69,36 @@ func TestDocsAreWrittenBetweenTheMarksOnly(t *testing.T) {
 	}
 	if strings.Contains(first, "old figures") {
 		t.Errorf("old figures are still there:\n%s", first)
+	}
+}
+
+func TestDocsHaveTheFiguresOfTheDistributionBeside(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	page := "<!-- bench:drain: written by `go run ./bench -write`, do not edit -->\nusual figures\n<!-- /bench:drain -->\nafter\n"
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := testReport()
+	r.Server, r.Scenarios = packagedPostgres, r.Scenarios[:1]
+	for range 2 { // the second time replaces what the first has written
+		if err := r.writeDocs(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(text)
+	for _, want := range []string{"usual figures\n<!-- /bench:drain -->\n\n<!-- bench:drain-distribution: written", "| outrider | 1000 | 3 | 120 |",
+		"PostgreSQL 15.18 with fsync on, shared_buffers 128MB; Kafka v3.9; a processor; Linux; pgx v5.", "<!-- /bench:drain-distribution -->\nafter\n"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(file), plotFolder)); !os.IsNotExist(err) || strings.Contains(got, "plots/") {
+		t.Errorf("plots are those of the usual server: %v", err)
 	}
 }
 

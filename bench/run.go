@@ -10,8 +10,6 @@ import (
 
 	"github.com/outriderhq/outrider/bench/measure"
 	"github.com/outriderhq/outrider/bench/peers"
-
-	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
 const (
@@ -27,10 +25,10 @@ type bench struct {
 	servers  *measure.Servers
 	options  *options
 	progress io.Writer
-	warm     bool             // the broker has been warmed up
-	disk     *server.Postgres // see durable; nil: not started
+	builds   []build // that are compared; none: this program
+	warm     bool    // the broker has been warmed up
 
-	version time.Duration // that `outrider version` takes; 0: not measured
+	versions map[string]time.Duration // that `outrider version` takes, by build, once measured
 
 	provided map[string]error // by the names of demanding peers
 }
@@ -39,21 +37,21 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
 }
 
-// run prepares a stage for each entry and interleaves their runs, so that other work
+// run prepares a stage for each entry and build, and interleaves their runs, so that other work
 // of the machine affects all alike. It also returns why peers are missing.
 func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missing []string, err error) {
 	if err := measure.Pin(b.options.cpus); err != nil {
 		return nil, nil, err
 	}
-	entries, missing := b.available(ctx, sc.selected(b.options))
-	host, err := b.host(ctx, sc)
-	if err != nil {
-		return nil, missing, err
-	}
+	builds := b.builds
 	runs := b.options.runs
-	if sc.once {
-		runs = 1
+	if len(builds) == 0 {
+		builds = []build{{}}
+		if sc.once {
+			runs = 1
+		}
 	}
+	entries, missing := b.available(ctx, sc.selected(b.options))
 	var stages []*stage
 	defer func() {
 		for _, st := range stages {
@@ -61,20 +59,23 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missin
 		}
 	}()
 	for _, e := range entries {
-		begin := time.Now()
-		st, err := newStage(ctx, host, sc, e, b.options)
-		if err != nil {
-			return nil, nil, err
+		for _, of := range builds {
+			begin := time.Now()
+			st, err := newStage(ctx, b.servers, sc, e, of, b.options)
+			if err != nil {
+				return nil, nil, err
+			}
+			stages = append(stages, st)
+			b.say("%s: %s prepared in %v", sc.name, st, time.Since(begin).Round(10*time.Millisecond))
 		}
-		stages = append(stages, st)
-		b.say("%s: %s prepared in %v", sc.name, st, time.Since(begin).Round(10*time.Millisecond))
 	}
 	if err := b.warmUp(ctx, sc, stages); err != nil {
 		return nil, nil, err
 	}
 	samples := make([][]sample, len(stages))
 	for i := range runs {
-		for n, st := range stages {
+		for _, n := range turns(len(stages), len(builds), i) {
+			st := stages[n]
 			s, err := sc.measure(b, ctx, st)
 			if err != nil {
 				return nil, nil, fmt.Errorf("run %d of %s: %w", i+1, st, err)
@@ -89,16 +90,18 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missin
 	return results, missing, nil
 }
 
-// host returns the servers of a scenario.
-func (b *bench) host(ctx context.Context, sc *scenario) (*measure.Servers, error) {
-	if !sc.durable {
-		return b.servers, nil
+// turns returns the order of a run's stages. The builds of an entry, which are neighbours, swap places in every
+// other run: the first one may warm something for the second.
+func turns(stages, builds, run int) []int {
+	order := make([]int, stages)
+	for n := range order {
+		first := n - n%builds
+		order[n] = n
+		if run%2 == 1 {
+			order[n] = first + builds - 1 - n%builds
+		}
 	}
-	address, err := b.durable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return b.servers.With(address)
+	return order
 }
 
 // demanding is a peer that needs more than any PostgreSQL and Kafka.
@@ -222,7 +225,7 @@ func (b *bench) launch(ctx context.Context, st *stage, to measure.Receiver) (*pr
 		j.Profile = b.options.profile
 	}
 	begin := time.Now()
-	p, err := start(ctx, j, b.options.cpus)
+	p, err := start(ctx, st.build.program, j, b.options.cpus)
 	if warms(st.peer) && err == nil {
 		if err = p.awaitWarm(ctx); err == nil {
 			b.say("%s: warm after %v, which are not counted", p.peer, p.began.Sub(begin).Round(100*time.Millisecond))

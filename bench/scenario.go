@@ -21,8 +21,8 @@ type scenario struct {
 	remarks func(results []result) []string // what the figures mean, a sentence each
 	plots   func(results []result) []plot   // nil: none
 
-	once    bool // a run is so long that it needs no repetition and no warm-up
-	durable bool // PostgreSQL writes to the disk, fully
+	once      bool // a run is so long that it needs no repetition and no warm-up
+	inProcess bool // the relay runs in this process
 }
 
 // entry is one peer with one backlog and one destination: a line of the table.
@@ -98,7 +98,9 @@ func (sc *scenario) peerNamed(name string) peers.Peer {
 
 // selected returns the entries whose peers -peers names.
 func (sc *scenario) selected(o *options) []entry {
-	return slices.DeleteFunc(sc.entries(o), func(e entry) bool { return !slices.Contains(o.peers, peerKind(e.peer)) })
+	return slices.DeleteFunc(sc.entries(o), func(e entry) bool {
+		return !slices.Contains(o.peers, peerKind(e.peer)) && !slices.Contains(o.peers, e.peer.Name())
+	})
 }
 
 // compare relates Outrider to the other peers.

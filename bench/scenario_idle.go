@@ -44,7 +44,7 @@ var idleScenario = &scenario{
 	name:  "idle",
 	about: "The statements and processor time of an idle relay, and how long starting takes.",
 	title: func(o *options) string {
-		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table; a server of its own, with fsync on", 2*o.duration, idleLead)
+		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table", 2*o.duration, idleLead)
 	},
 	peers: []peers.Peer{idleWay, manyWay},
 	entries: func(*options) []entry {
@@ -55,19 +55,18 @@ var idleScenario = &scenario{
 	},
 	measure: (*bench).measureIdle,
 	columns: columns{peerColumn, runsColumn,
-		figureColumn("polls/s", "polls/s", "%.2f"),
-		figureColumn("statements/s in all", "statements/s", "%.2f"),
-		figureColumn("% of a processor", "% of a processor", "%.2f"),
+		figureColumn("polls/s", "polls (1/s)", "%.2f"),
+		figureColumn("statements/s in all", "statements (1/s)", "%.2f"),
+		figureColumn("% of a processor", "processor (%)", "%.2f"),
 		figureColumn("start to first delivery, ms", "first delivery (ms)", "%.0f"),
 		figureColumn("`outrider version`, ms", "version (ms)", "%.0f"),
 		peakColumn,
 	},
-	durable: true, // a server of its own: others would push the counters out
 	remarks: func(results []result) []string {
 		var out []string
 		for _, r := range results {
 			out = append(out, fmt.Sprintf("%s: %.2f polls per second (the aim is 1), %.2f%% of a processor (0.5), first delivery %.0f ms after the start (1000), "+
-				"`outrider version` takes %.0f ms (100).", r.Peer, r.Figures["polls/s"], r.Figures["% of a processor"], r.Figures["first delivery (ms)"], r.Figures["version (ms)"]))
+				"`outrider version` takes %.0f ms (100).", r.Peer, r.Figures["polls (1/s)"], r.Figures["processor (%)"], r.Figures["first delivery (ms)"], r.Figures["version (ms)"]))
 		}
 		return out
 	},
@@ -79,7 +78,7 @@ func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error
 	if !ok {
 		return s, fmt.Errorf("the statements of %s are not counted", st.peer.Name())
 	}
-	version, err := b.versionTime(ctx)
+	version, err := b.versionTime(ctx, st.build)
 	if err != nil {
 		return s, err
 	}
@@ -120,21 +119,21 @@ func (b *bench) rest(ctx context.Context, st *stage, peer counted, p *process, s
 		return err
 	}
 	seconds := time.Since(begin).Seconds()
-	s.figure("% of a processor", 100*(measure.CPUTime(p.cmd.Process.Pid)-used).Seconds()/seconds)
+	s.figure("processor (%)", 100*(measure.CPUTime(p.cmd.Process.Pid)-used).Seconds()/seconds)
 	for i, k := range peer.kinds {
 		c, err := k.ask(ctx, st.db)
 		if err != nil {
 			return err
 		}
-		s.figure(k.name+"/s", float64(c.minus(before[i]).calls)/seconds)
+		s.figure(k.name+" (1/s)", float64(c.minus(before[i]).calls)/seconds)
 	}
 	return nil
 }
 
-// versionTime is the median time of `outrider version`.
-func (b *bench) versionTime(ctx context.Context) (time.Duration, error) {
-	if b.version > 0 {
-		return b.version, nil // it does not change
+// versionTime is the median time of `outrider version` of a build.
+func (b *bench) versionTime(ctx context.Context, of build) (time.Duration, error) {
+	if known, ok := b.versions[of.name]; ok {
+		return known, nil // it does not change
 	}
 	folder, err := os.MkdirTemp("", "outrider-bench-")
 	if err != nil {
@@ -142,8 +141,8 @@ func (b *bench) versionTime(ctx context.Context) (time.Duration, error) {
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // it is the system's folder for such things
 	program := filepath.Join(folder, "outrider")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/outriderhq/outrider/cmd/outrider").CombinedOutput(); err != nil { //nolint:gosec // our own folder
-		return 0, fmt.Errorf("build the program: %w: %s", err, out)
+	if err := runIn(ctx, of.folder, "go", "build", "-o", program, "github.com/outriderhq/outrider/cmd/outrider"); err != nil {
+		return 0, err
 	}
 	var took []time.Duration
 	for range versionRuns {
@@ -154,6 +153,9 @@ func (b *bench) versionTime(ctx context.Context) (time.Duration, error) {
 		took = append(took, time.Since(begin))
 	}
 	slices.Sort(took)
-	b.version = took[len(took)/2]
-	return b.version, nil
+	if b.versions == nil {
+		b.versions = map[string]time.Duration{}
+	}
+	b.versions[of.name] = took[len(took)/2]
+	return b.versions[of.name], nil
 }

@@ -30,8 +30,8 @@ var snapshotScenario = &scenario{
 	name:  "snapshot",
 	about: "What settling, reading and claiming cost PostgreSQL while a snapshot is held open in the same database.",
 	title: func(o *options) string {
-		return fmt.Sprintf("A snapshot that is held open in the same database for %v: %d messages per second of %d bytes of JSON meanwhile, "+
-			"on a server with fsync and full_page_writes on; %v before it, for comparison", o.hold, heldRate, o.payload, heldLead)
+		return fmt.Sprintf("A snapshot that is held open in the same database for %v: %d messages per second of %d bytes of JSON meanwhile; "+
+			"%v before it, for comparison", o.hold, heldRate, o.payload, heldLead)
 	},
 	peers: []peers.Peer{heldLog, heldQueue},
 	entries: func(o *options) []entry {
@@ -85,8 +85,7 @@ var snapshotScenario = &scenario{
 		}
 		return []plot{each, all}
 	},
-	once:    true,
-	durable: true,
+	once: true,
 }
 
 // eachSettle names the curve of the cost of one settle.

@@ -13,6 +13,7 @@ import (
 // stage is one entry of a scenario, with a database of its own.
 type stage struct {
 	entry
+	build    build
 	scenario *scenario
 	payload  int // bytes of a message
 	db       *pgx.Conn
@@ -23,8 +24,8 @@ type stage struct {
 }
 
 // newStage creates the database and fills it. Close drops it.
-func newStage(ctx context.Context, s *measure.Servers, sc *scenario, e entry, o *options) (*stage, error) {
-	st := &stage{entry: e, scenario: sc, payload: o.payload, check: measure.NewChecker()}
+func newStage(ctx context.Context, s *measure.Servers, sc *scenario, e entry, of build, o *options) (*stage, error) {
+	st := &stage{entry: e, build: of, scenario: sc, payload: o.payload, check: measure.NewChecker()}
 	var err error
 	if st.postgres, st.drop, err = s.CreateDatabase(ctx); err != nil {
 		return nil, err
@@ -40,6 +41,9 @@ func (st *stage) String() string {
 	text := fmt.Sprintf("%s, %d rows", st.peer.Name(), st.rows)
 	if st.with != "" {
 		text += ", " + st.with
+	}
+	if st.build.name != "" {
+		text += ", build " + st.build.name
 	}
 	return text
 }
@@ -60,7 +64,7 @@ func (st *stage) fill(ctx context.Context) (err error) {
 	if err := measure.WriteEvents(ctx, st.db, events, st.groups, st.payload); err != nil {
 		return err
 	}
-	if err := st.peer.Create(ctx, st.db); err != nil {
+	if err := st.create(ctx); err != nil {
 		return err
 	}
 	if loads {
@@ -73,6 +77,22 @@ func (st *stage) fill(ctx context.Context) (err error) {
 	}
 	_, err = st.db.Exec(ctx, "VACUUM (ANALYZE)")
 	return err
+}
+
+// create makes and fills the peer's tables. The tables of a build are its own: those of another may differ.
+func (st *stage) create(ctx context.Context) error {
+	if st.build.program == "" {
+		return st.peer.Create(ctx, st.db)
+	}
+	p, err := start(ctx, st.build.program, measure.Job{Create: true, Scenario: st.scenario.name, Peer: st.peer.Name(), Postgres: st.postgres}, nil)
+	if err != nil {
+		return err
+	}
+	<-p.done
+	if p.err != nil {
+		return p.failure()
+	}
+	return nil
 }
 
 // expect gives the rows of the table to the checker.

@@ -3,27 +3,37 @@ package measure
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Machine describes the machine and the servers of a measurement, for the reader.
+// Machine describes the machine and the servers of a measurement.
 type Machine struct {
-	Date      string `json:"date"`
-	Hardware  string `json:"hardware"`
-	System    string `json:"system"`
-	Postgres  string `json:"postgres"`
-	Kafka     string `json:"kafka"`
-	Libraries string `json:"libraries"`
+	Date      string            `json:"date"`
+	Commit    string            `json:"commit"` // of the working tree; "-dirty" if that differs
+	Hardware  string            `json:"hardware"`
+	System    string            `json:"system"`
+	Postgres  string            `json:"postgres"` // its version
+	Settings  map[string]string `json:"settings"` // of PostgreSQL
+	Kafka     string            `json:"kafka"`
+	Libraries string            `json:"libraries,omitempty"`
 }
 
-// Lines describe the machine, one fact each.
-func (m *Machine) Lines() []string {
-	return []string{m.Date, m.Hardware, m.System, m.Postgres, m.Kafka, m.Libraries}
+// Line says how figures were made.
+func (m *Machine) Line() string {
+	settings := make([]string, 0, len(m.Settings))
+	for _, name := range slices.Sorted(maps.Keys(m.Settings)) {
+		settings = append(settings, name+" "+m.Settings[name])
+	}
+	return fmt.Sprintf("Made %s at commit %s. PostgreSQL %s with %s; Kafka %s; %s; %s; %s",
+		m.Date, m.Commit, m.Postgres, strings.Join(settings, ", "), m.Kafka, m.Hardware, m.System, m.Libraries)
 }
 
 // libraries are the modules whose versions are reported.
@@ -35,13 +45,14 @@ var libraries = []string{
 // DescribeMachine describes this machine and the servers.
 func DescribeMachine(ctx context.Context, s *Servers, cpus []int) (Machine, error) {
 	m := Machine{
+		Commit:    Commit(ctx, "."),
 		Date:      time.Now().UTC().Format("2006-01-02 15:04 UTC"),
 		Hardware:  hardware(cpus),
 		System:    kernel() + ", " + runtime.Version(),
 		Libraries: versions(),
 	}
 	var err error
-	if m.Postgres, err = s.describePostgres(ctx); err != nil {
+	if m.Postgres, m.Settings, err = s.describePostgres(ctx); err != nil {
 		return m, fmt.Errorf("%s: %w", envPostgres, err)
 	}
 	if m.Kafka, err = s.describeKafka(ctx); err != nil {
@@ -69,17 +80,24 @@ func hardware(cpus []int) string {
 	return text
 }
 
-func (s *Servers) describePostgres(ctx context.Context) (string, error) {
-	db, err := pgx.Connect(ctx, s.postgres.String())
+// settings are those of PostgreSQL that a reader of figures asks for.
+var settings = []string{"fsync", "full_page_writes", "shared_buffers", "synchronous_commit", "wal_level"}
+
+func (s *Servers) describePostgres(ctx context.Context) (version string, with map[string]string, err error) {
+	err = s.On(ctx, func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, `SELECT current_setting('server_version'), jsonb_object_agg(name, current_setting(name))
+			FROM unnest($1::text[]) name`, settings).Scan(&version, &with)
+	})
+	return version, with, err
+}
+
+// Commit describes the commit that is checked out in a folder.
+func Commit(ctx context.Context, folder string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", folder, "describe", "--always", "--dirty", "--exclude=*").Output() //nolint:gosec // our own folders
 	if err != nil {
-		return "", err
+		return "unknown"
 	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	var text string
-	err = db.QueryRow(ctx, `SELECT 'PostgreSQL ' || current_setting('server_version') ||
-		string_agg(format(', %s %s', name, current_setting(name)), '' ORDER BY name)
-		FROM unnest('{fsync,synchronous_commit,shared_buffers}'::text[]) name`).Scan(&text)
-	return text, err
+	return strings.TrimSpace(string(out))
 }
 
 func (s *Servers) describeKafka(ctx context.Context) (string, error) {
@@ -91,7 +109,7 @@ func (s *Servers) describeKafka(ctx context.Context) (string, error) {
 	}
 	for _, broker := range all.Sorted() {
 		if broker.Err == nil {
-			return fmt.Sprintf("Kafka %s, %d broker(s), topic of %d partitions", broker.VersionGuess(), len(all), partitions), nil
+			return fmt.Sprintf("%s, %d broker(s), topics of %d partitions", broker.VersionGuess(), len(all), partitions), nil
 		}
 		err = broker.Err
 	}

@@ -40,9 +40,13 @@ type Servers struct {
 	admin    *kadm.Client
 }
 
-// Connect returns the servers that the environment names. It opens no connection.
-func Connect() (*Servers, error) {
-	return ServersAt(os.Getenv(envPostgres), os.Getenv(envKafka))
+// Connect returns a PostgreSQL and the Kafka that the environment names. Without a URL, PostgreSQL is that of the
+// environment, too. It opens no connection.
+func Connect(postgres string) (*Servers, error) {
+	if postgres == "" {
+		postgres = os.Getenv(envPostgres)
+	}
+	return ServersAt(postgres, os.Getenv(envKafka))
 }
 
 // ServersAt returns the servers at a URL and at comma-separated addresses.
@@ -139,14 +143,6 @@ func (s *Servers) execOn(ctx context.Context, statement string) error {
 // On calls do with a connection to the database that the environment names.
 func (s *Servers) On(ctx context.Context, do func(ctx context.Context, db *pgx.Conn) error) error {
 	return onURL(ctx, s.postgres.String(), do)
-}
-
-// With returns the same servers with another PostgreSQL.
-func (s *Servers) With(postgres string) (*Servers, error) {
-	other := *s
-	var err error
-	other.postgres, err = url.Parse(postgres)
-	return &other, err
 }
 
 func onURL(ctx context.Context, url string, do func(ctx context.Context, db *pgx.Conn) error) error {

@@ -8,6 +8,7 @@ import (
 // Job names the database from which a relay reads, and the place to which it
 // delivers.
 type Job struct {
+	Create   bool     `json:"create"` // only make and fill the peer's tables
 	Scenario string   `json:"scenario"`
 	Peer     string   `json:"peer"`
 	Postgres string   `json:"postgres"` // URL of the peer's database

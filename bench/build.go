@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/outriderhq/outrider/bench/measure"
+)
+
+// build is a build of this program, with Outrider as it was at a commit. The zero value is this program itself.
+type build struct {
+	name    string // the commit
+	folder  string // the root of its tree
+	program string
+}
+
+// harnessFolders have the benchmark and what it uses of the test environment. Both builds have those of the working
+// tree, so that they differ in Outrider only, and understand the same jobs.
+var harnessFolders = []string{"bench", filepath.Join("internal", "testenv")}
+
+// buildBoth builds the revision and the working tree, whose root is the folder. Remove removes what it has made.
+func buildBoth(ctx context.Context, root, revision string, say func(format string, args ...any)) (builds []build, remove func() error, err error) {
+	folder, err := os.MkdirTemp("", "outrider-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	tree := filepath.Join(folder, "tree")
+	remove = func() error {
+		ctx := context.WithoutCancel(ctx)
+		return errors.Join(runIn(ctx, root, "git", "worktree", "remove", "--force", tree), os.RemoveAll(folder))
+	}
+	if err := runIn(ctx, root, "git", "worktree", "add", "--quiet", "--detach", tree, revision); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	name := measure.Commit(ctx, tree)
+	for _, sub := range harnessFolders {
+		if err := replaceCode(filepath.Join(tree, sub), filepath.Join(root, sub)); err != nil {
+			return nil, nil, errors.Join(err, remove())
+		}
+	}
+	for _, from := range []struct{ name, folder string }{{name, tree}, {"working tree", root}} {
+		b := build{name: from.name, folder: from.folder, program: filepath.Join(folder, "bench-"+strings.ReplaceAll(from.name, " ", "-"))}
+		say("building %s", b.name)
+		if err := runIn(ctx, from.folder, "go", "build", "-o", b.program, "./bench"); err != nil {
+			err = fmt.Errorf("build the benchmark with Outrider at %s: %w; where it lacks what the benchmark uses, take a later revision", from.name, err)
+			return nil, nil, errors.Join(err, remove())
+		}
+		builds = append(builds, b)
+	}
+	return builds, remove, nil
+}
+
+// replaceCode replaces the Go files of a folder by those of another.
+func replaceCode(folder, by string) error {
+	isCode := func(path string) bool { return strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") }
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !isCode(path) {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(by, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !isCode(path) {
+			return err
+		}
+		inside, err := filepath.Rel(by, path)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(folder, inside)
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, text, 0o600))
+	})
+}
+
+// runIn runs a program in a folder. Its error has what the program has printed.
+func runIn(ctx context.Context, folder, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // git and go, on our own folders
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, args[0], err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
