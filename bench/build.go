@@ -56,33 +56,26 @@ func buildBoth(ctx context.Context, root, revision string, say func(format strin
 	return builds, remove, nil
 }
 
-// replaceCode replaces the Go files of a folder by those of another.
+// replaceCode replaces a folder by a copy of another, but for the modules that it requires.
 func replaceCode(folder, by string) error {
-	isCode := func(path string) bool { return strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") }
-	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !isCode(path) {
+	kept := map[string][]byte{}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err == nil {
+			kept[name] = text
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return os.Remove(path)
-	})
-	if err != nil {
+	}
+	if err := errors.Join(os.RemoveAll(folder), os.CopyFS(folder, os.DirFS(by))); err != nil {
 		return err
 	}
-	return filepath.WalkDir(by, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !isCode(path) {
+	for name, text := range kept {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
 			return err
 		}
-		inside, err := filepath.Rel(by, path)
-		if err != nil {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(folder, inside)
-		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, text, 0o600))
-	})
+	}
+	return nil
 }
 
 // runIn runs a program in a folder. Its error has what the program has printed.

@@ -58,7 +58,7 @@ func TestBothBuildsHaveTheHarnessOfTheWorkingTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"old product new harness", "new product new harness"} {
-		out, err := exec.CommandContext(t.Context(), builds[i].program).CombinedOutput() //nolint:gosec // what was just built
+		out, err := exec.CommandContext(t.Context(), builds[i].program).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("build %s says %q, %v; want %q", builds[i].name, out, err, want)
 		}
@@ -88,7 +88,7 @@ func TestARevisionThatLacksWhatTheHarnessUsesIsRefused(t *testing.T) {
 
 func noWorktreeIsLeft(t *testing.T, root string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "worktree", "list").Output() //nolint:gosec // our own folder
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "worktree", "list").Output()
 	if err != nil || strings.Count(string(out), "\n") != 1 {
 		t.Errorf("worktrees: %s, %v", out, err)
 	}

@@ -58,7 +58,7 @@ func (r *record) replaces(old *record) bool {
 
 // writeRecords writes the results into a file, in the order of the scenarios.
 func (r *report) writeRecords(file string) error {
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(file) //nolint:gosec // the user's own choice
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

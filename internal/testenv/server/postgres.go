@@ -235,10 +235,7 @@ log_timezone = 'UTC'
 		// test kills it; without these two a run spends its time in fsync.
 		text += "fsync = off\nfull_page_writes = off\n"
 	}
-	for _, setting := range s.opts.Settings {
-		text += setting + "\n"
-	}
-	return text
+	return text + strings.Join(s.opts.Settings, "\n") + "\n"
 }
 
 // hasStatStatements reports whether the extension that counts statements is
