@@ -8,20 +8,13 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-const (
-	// pausedRoute reports whether route $1 is paused.
-	pausedRoute = `EXISTS (SELECT FROM outrider_pause u WHERE u.route = $1 AND md5(u.address) = md5('') AND u.address = '')`
-
-	pausedSQL = `SELECT ` + pausedRoute
-
-	releaseSQL = `
+const releaseSQL = `
 WITH ours AS MATERIALIZED (
     SELECT c.route, c.slot FROM outrider_cursor c
     WHERE c.owner = $1 AND (c.route, c.slot) IN (SELECT * FROM unnest($2::text[], $3::smallint[]))
     ORDER BY c.route, c.slot FOR UPDATE
 )
 UPDATE outrider_cursor AS c SET owner = NULL FROM ours o WHERE c.route = o.route AND c.slot = o.slot`
-)
 
 // Release implements [adapters.StateStore].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {

@@ -24,7 +24,7 @@ func (m *Manager) acquire(ctx context.Context, now *round, rt *Route, share int)
 			return false, err
 		}
 	}
-	states, err := m.Store.Acquire(ctx, m.instance, rt.Name, want, most)
+	states, err := m.take(ctx, now, rt, want, most)
 	if err != nil || len(states) == 0 {
 		return false, err
 	}
@@ -68,7 +68,7 @@ func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []ada
 	if err := rt.prepare(ctx, now, states); err != nil {
 		return err
 	}
-	pauses, err := m.Store.Pauses(ctx, rt.Name)
+	pauses, err := m.pausesOf(ctx, now, rt)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []ada
 	}
 	m.recovered(rt)
 	rt.ApplyPauses(pauses)
-	if err := m.startSessions(ctx, rt, states); err != nil {
+	if err := m.startSessions(ctx, now, rt, states); err != nil {
 		return err
 	}
 	rt.Feeder.Wake()
@@ -106,15 +106,18 @@ func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
 
 // startSessions starts a session in every lane whose cursor rows were acquired. A lane with several rows belongs to a route that moves as a
 // whole: all of its rows are there.
-func (m *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) error {
+func (m *Manager) startSessions(ctx context.Context, now *round, rt *Route, states []adapters.LaneState) error {
 	bySlot := map[int][]adapters.LaneState{}
 	slots := make([]int, len(states))
 	for i, st := range states {
 		bySlot[st.Slot], slots[i] = []adapters.LaneState{st}, st.Slot
 	}
-	groups, err := rt.State.ParkedGroups(ctx, rt.Name, slots)
-	if err != nil {
-		return err
+	var groups []adapters.ParkedGroup
+	if taken, together := now.taken[rt.Name]; !together || taken.Parking {
+		var err error
+		if groups, err = rt.State.ParkedGroups(ctx, rt.Name, slots); err != nil {
+			return err
+		}
 	}
 	parked := map[int][]adapters.ParkedGroup{}
 	for _, g := range groups {

@@ -45,6 +45,7 @@ type peers struct {
 	reported string               // what the log said last
 	orphans  []adapters.LaneRef   // ours, with no session: to be released
 	release  settling.CallTimeout // of a release of those
+	together settling.CallTimeout // of acquiring lanes of several routes at once
 }
 
 // AcquireLanes acquires and gives up lanes until ctx ends. It returns an error only if no route of the process can run.
@@ -77,6 +78,7 @@ func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	}
 	missing, paused, now := false, false, newRound()
 	m.prepareRoutes(ctx, now, shares)
+	m.takeTogether(ctx, now, shares)
 	for _, rt := range m.routes {
 		if m.backingOff(rt) {
 			missing = true

@@ -10,8 +10,10 @@ import (
 
 // round is one try to acquire lanes. The answers of a source in it hold for all routes: hundreds may have the same cursor.
 type round struct {
-	before map[*Route]error // of the routes for which [Config] Before was called
-	known  map[question]any // answers
+	before map[*Route]error             // of the routes for which [Config] Before was called
+	known  map[question]any             // answers
+	taken  map[string]adapters.Acquired // by takeTogether, by route
+	pauses []adapters.Pause             // of all routes, read after that
 }
 
 func newRound() *round { return &round{before: map[*Route]error{}, known: map[question]any{}} }
