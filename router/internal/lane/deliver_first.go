@@ -13,21 +13,16 @@ import (
 // stack that is in no cache when it continues. So on a route with [Config].DeliverFirst messages are delivered first, and each runs through
 // its chain when its outcome is known, one after the other on one stack.
 
-// offerMessages brings queued messages to the gate, in a session that delivers first.
+// offerMessages brings queued messages to the gate, in a session that delivers first, until none is queued.
 func (s *Session) offerMessages() {
-	for {
-		offered, broken, dead := toOffer(s.Route, s.runner.takeAll())
+	for items := s.runner.takeAll(); items != nil; items = s.runner.takeAll() {
+		offered, broken, dead := toOffer(s.Route, items)
 		s.gate.Offer(offered)
 		if len(broken) > 0 {
 			s.ended(broken)
 		}
 		for _, it := range dead {
 			go s.conclude([]handlers.Ended{{Ticket: &it.Ticket, Err: it.death}}, true)
-		}
-		select {
-		case <-s.runner.called:
-		case <-s.ctx.Done():
-			return
 		}
 	}
 }

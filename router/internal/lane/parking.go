@@ -9,11 +9,9 @@ import (
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
-	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// parking puts messages into the parking and takes them out; the pump brings them back. All but the channel is guarded by the session's
-// mutex.
+// parking puts messages into the parking and takes them out; the pump brings them back. The session's mutex guards all but the channel.
 type parking struct {
 	session  *Session // of items that come back
 	route    *Route
@@ -30,9 +28,8 @@ type parking struct {
 }
 
 func newParking(s *Session, groups []adapters.ParkedGroup) parking {
-	kicked := make(chan struct{}, 1)
 	p := parking{session: s, route: s.Route, origin: s.origin, gate: s.gate, progress: &s.progress, paused: s.Route.paused.Load(),
-		groups: parkedgroup.New(func() { signal.Send(kicked) }), aside: map[parkedgroup.Key][]*Item{}, here: map[parkedgroup.Row]*Item{}, kicked: kicked}
+		groups: parkedgroup.New(s.pump.planned), aside: map[parkedgroup.Key][]*Item{}, here: map[parkedgroup.Row]*Item{}, kicked: make(chan struct{}, 1)}
 	for _, l := range groups {
 		g := p.groups.Add(l, p.paused.Has(l.Group))
 		g.AwaitPoison(p.route.poison != nil) // its first message may

@@ -14,6 +14,7 @@ import (
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router/internal/parkedgroup"
 	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 // pump reads parked messages back when their groups are due. The session runs it and lets the messages into the lane.
@@ -23,10 +24,26 @@ type pump struct {
 	parking *parking
 	mu      *sync.Mutex          // the session's
 	loading settling.CallTimeout // of a read of the parking
+	begin   func()               // begins the goroutine that brings messages back
+	started bool                 // the session is; guarded by mu, as the next one
+	running bool                 // that goroutine does
 }
 
-// dueGroups returns the groups that are due, as many as the lane has room for, and how long to wait for the next (-1: until kicked);
-// full: there was no room.
+// planned has groups brought back of which the way back is planned. It is called with the mutex held.
+func (p *pump) planned() {
+	switch {
+	case p.running:
+		signal.Send(p.parking.kicked)
+	case p.started && p.ctx.Err() == nil: // after it ends nothing begins, for which a stop would have to wait
+		if _, _, planned := p.parking.groups.Next(); planned {
+			p.running = true
+			p.begin()
+		}
+	}
+}
+
+// dueGroups returns the groups that are due, as many as the lane has room for, and how long to wait for the next (-1: none is planned, and
+// the goroutine that asks ends); full: there was no room.
 func (p *pump) dueGroups(now time.Time) (due []*parkedgroup.Group, wait time.Duration, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,6 +53,7 @@ func (p *pump) dueGroups(now time.Time) (due []*parkedgroup.Group, wait time.Dur
 		g, at, ok := parking.groups.Next()
 		switch {
 		case !ok && len(due) == 0:
+			p.running = false
 			return nil, -1, false
 		case !ok:
 			return due, 0, false

@@ -25,7 +25,7 @@ type Session struct {
 	fenced adapters.Destination // made for this session alone; nil: the route's is used
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // pump, and the goroutine that offers messages
+	wg     sync.WaitGroup // the goroutines that bring messages back and that offer them, while there are some
 	pump   pump
 
 	mu       sync.Mutex
@@ -60,20 +60,19 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 	s.progress = newProgress(l.route, table, states, s)
 	s.parking = newParking(s, groups)
 	s.outcomes = newOutcomes(s)
-	s.pump = pump{ctx: s.ctx, route: l.route, parking: &s.parking, mu: &s.mu, loading: settling.CallTimeout{Usual: l.route.shared.Patience}}
+	s.pump = pump{ctx: s.ctx, route: l.route, parking: &s.parking, mu: &s.mu,
+		begin: func() { s.wg.Go(s.bringBack) }, loading: settling.CallTimeout{Usual: l.route.shared.Patience}}
 	return s
 }
 
-// Start begins the goroutines of the session.
+// Start puts the session into its lane. An idle one has no goroutine: thousands of lanes would have twice as many.
 func (s *Session) Start() {
-	s.wg.Add(1) // before the lane has the session: from then on it may be stopped, and waited for
-	defer s.wg.Done()
 	s.Lane.session.Store(s)
 	applyPausedGroups(s) // of which the route heard since the session was made
-	if s.Route.DeliverFirst {
-		s.wg.Go(s.offerMessages)
-	}
-	s.wg.Go(s.bringBack)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pump.started = true
+	s.pump.planned()
 }
 
 // Room is how many more rows the lane takes. A lane of order global takes none while something is parked: everything would have to be parked
@@ -155,13 +154,16 @@ func (s *Session) Context() context.Context { return s.ctx }
 // Streams returns the streams of the lane's slots, in the order of those.
 func (s *Session) Streams() []*Stream { return s.progress.streams }
 
-// bringBack lets parked messages into the lane when they are due.
+// bringBack lets parked messages into the lane when they are due, until none is planned.
 func (s *Session) bringBack() {
 	kicked := s.parking.kicked // not the session: the runtime may keep a stopped timer, with what it refers to
 	timer := time.AfterFunc(time.Hour, func() { signal.Send(kicked) })
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
 		groups, wait, full := s.pump.dueGroups(time.Now())
+		if wait < 0 {
+			return
+		}
 		if full { // of what came back before, and does not move perhaps
 			s.EvictBlocked(time.Now(), true)
 		}
@@ -170,9 +172,7 @@ func (s *Session) bringBack() {
 				continue
 			}
 		}
-		if wait >= 0 {
-			timer.Reset(wait)
-		}
+		timer.Reset(wait)
 		select {
 		case <-s.ctx.Done():
 		case <-kicked:

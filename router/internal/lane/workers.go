@@ -9,7 +9,6 @@ import (
 
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 	mostDoubled = 20
 )
 
-// runner has the chains of a session run. All but the channel is guarded by the session's mutex.
+// runner has the chains of a session run. The session's mutex guards it.
 type runner struct {
 	mu    *sync.Mutex // the session's
 	route *Route
@@ -30,8 +29,9 @@ type runner struct {
 	idle     *sync.Cond // chains == 0
 	chains   int        // that run; when delivering first: messages on their way to the end of theirs
 	stopping bool
-	queue    []*Item       // whose chains are to run; when delivering first: that are to be offered
-	called   chan struct{} // wakes the goroutine that offers messages
+	queue    []*Item // whose chains are to run; when delivering first: that are to be offered
+	offer    func()  // when delivering first: begins a goroutine that offers messages until none is queued
+	offering bool    // it runs
 
 	watched bool // a timer checks whether chains end
 	moved   bool // one has, since that began
@@ -43,16 +43,20 @@ type runner struct {
 
 func newRunner(s *Session) runner {
 	run := func(it *Item) { s.conclude([]handlers.Ended{{Ticket: &it.Ticket, Err: s.Lane.run(it)}}, true) }
-	return runner{mu: &s.mu, route: s.Route, run: run, idle: sync.NewCond(&s.mu), called: make(chan struct{}, 1)}
+	return runner{mu: &s.mu, route: s.Route, run: run, idle: sync.NewCond(&s.mu), offer: func() { s.wg.Go(s.offerMessages) }}
 }
 
 // pushLocked queues an item. Call proceedLocked after the last one.
 func (r *runner) pushLocked(it *Item) { r.queue = append(r.queue, it) }
 
-// takeAll takes what is queued and counts it as in flight.
+// takeAll takes what is queued and counts it as in flight. nil: nothing is queued, and the goroutine that offers messages ends.
 func (r *runner) takeAll() []*Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		r.offering = false
+		return nil
+	}
 	out := r.queue[:0] // it is ours from here on
 	for _, it := range r.queue {
 		if it.phase == running {
@@ -125,8 +129,9 @@ func (r *runner) endLocked() {
 // has room.
 func (r *runner) proceedLocked() {
 	if r.route.DeliverFirst {
-		if len(r.queue) > 0 {
-			signal.Send(r.called)
+		if len(r.queue) > 0 && !r.offering && !r.stopping {
+			r.offering = true
+			r.offer()
 		}
 		return
 	}
