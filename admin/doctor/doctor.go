@@ -297,7 +297,7 @@ func (d *doctor) examine(ctx context.Context, part string, open func() (adapters
 
 // process examines the limits of this host.
 func (d *doctor) process(ctx context.Context) {
-	d.add("process", memoryFinding(int64(d.cfg.Memory), memoryLimit()))
+	d.add("process", memoryFinding(int64(d.cfg.Memory), len(d.cfg.Routes), memoryLimit()))
 	if !d.cfg.Admin.Enabled() {
 		return
 	}

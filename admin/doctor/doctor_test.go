@@ -18,16 +18,20 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, tt := range []struct {
-		budget, limit int64
-		text          string
-		level         adapters.Level
+		budget int64
+		routes int
+		limit  int64
+		text   string
+		level  adapters.Level
 	}{
-		{64 * mib, 0, "budget for messages 64 MiB, no limit of the process is known", adapters.LevelOK},
-		{64 * mib, 120 * mib, "limit of the process 120 MiB", adapters.LevelOK}, // 40 MiB, the budget, and a quarter of it
-		{64 * mib, 119 * mib, "limit of the process 119 MiB", adapters.LevelWarning},
-		{-1, 0, "budget for messages 0 B", adapters.LevelOK},
+		{64 * mib, 0, 0, "budget for messages 64 MiB, no limit of the process is known", adapters.LevelOK},
+		{64 * mib, 0, 120 * mib, "limit of the process 120 MiB", adapters.LevelOK}, // 40 MiB, the budget, and a quarter of it
+		{64 * mib, 0, 119 * mib, "limit of the process 119 MiB", adapters.LevelWarning},
+		{64 * mib, 1024, 200 * mib, "limit of the process 200 MiB", adapters.LevelOK}, // and 80 KiB for each route
+		{64 * mib, 1025, 200 * mib, "limit of the process 200 MiB", adapters.LevelWarning},
+		{-1, 0, 0, "budget for messages 0 B", adapters.LevelOK},
 	} {
-		f := memoryFinding(tt.budget, tt.limit)
+		f := memoryFinding(tt.budget, tt.routes, tt.limit)
 		if !strings.Contains(f.Text, tt.text) || f.Level != tt.level || (f.Fix != "") != (tt.level == adapters.LevelWarning) {
 			t.Errorf("a budget of %d and a limit of %d: %+v", tt.budget, tt.limit, f)
 		}

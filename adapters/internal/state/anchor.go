@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -42,7 +43,14 @@ func parseAnchor(text string) (a adapters.Anchor, err error) {
 	if text == "" {
 		return a, nil
 	}
-	if _, err := fmt.Sscanf(text, "%d:%d:%x", &a.Slot, &a.Born, &a.Sum); err != nil {
+	slot, rest, _ := strings.Cut(text, ":")
+	born, rest, _ := strings.Cut(rest, ":")
+	sum, _, _ := strings.Cut(rest, ":")
+	var errs [3]error
+	a.Slot, errs[0] = strconv.Atoi(slot)
+	a.Born, errs[1] = strconv.ParseInt(born, 10, 64)
+	a.Sum, errs[2] = strconv.ParseUint(sum, 16, 64)
+	if err := errors.Join(errs[:]...); err != nil {
 		return adapters.Anchor{}, fmt.Errorf("the cursor's anchor %q cannot be read: %w", text, err)
 	}
 	return a, nil
