@@ -40,6 +40,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"Announce":                  testAnnounce,
 		"RemoveInstance":            testRemoveInstance,
 		"AcquireAtMost":             testAcquireAtMost,
+		"AcquireRoutes":             testAcquireRoutes,
 		"LeaveReleases":             testLeaveReleases,
 		"ParkReplaceUnpark":         testParkReplaceUnpark,
 		"G13_SkippedStaysSkipped":   testSkippedStaysSkipped,
