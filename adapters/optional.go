@@ -22,29 +22,6 @@ type SnapshotComparer interface {
 	Covers(snapshot, other string) bool
 }
 
-// RoutesAcquirer is implemented by state stores that acquire lanes of many routes at once. An instance with hundreds of routes spends most of its
-// start on their transactions otherwise.
-type RoutesAcquirer interface {
-	// AcquireRoutes does what Acquire does, in one transaction for several routes, each of which is there once. Rows of a route of which it has acquired some are
-	// bound to its table as by Bind, unless the route has rows of another one. The result has each route.
-	AcquireRoutes(ctx context.Context, instance string, wanted []Wanted) (map[string]Acquired, error)
-}
-
-// Wanted is a route of which cursor rows are wanted, as in [StateStore].Acquire.
-type Wanted struct {
-	Route string
-	Slots []int
-	Most  int
-	Table Table // that the route reads; without a name: nothing is bound
-}
-
-// Acquired is what AcquireRoutes found of a route.
-type Acquired struct {
-	Lanes   []LaneState
-	Paused  bool // the route is: no lane was acquired
-	Parking bool // ParkedGroups has groups of the route
-}
-
 // LaneBacklogger is implemented by sources that count the rows of many spans at once.
 type LaneBacklogger interface {
 	// Backlogs counts the rows of each span, at most so many.
