@@ -108,6 +108,10 @@ type Waker interface {
 
 	// Awake takes that back.
 	Awake()
+
+	// Follows reports whether every commit wakes the reader now, without Sleep and Awake: mostly a little before its rows are visible, and
+	// whatever it wrote.
+	Follows() bool
 }
 
 // Sleep is whether a reader is woken; see [Waker].

@@ -23,17 +23,19 @@ var delayScenario = &scenario{
 		return fmt.Sprintf("From COMMIT to the receiver: single rows of %d bytes of JSON, written at random moments for %v, and nothing else to do",
 			o.payload, o.duration)
 	},
-	peers: []peers.Peer{peers.Promptly, itemWay, hookWay, topicWay, peers.Woken, peers.PromptDebezium},
+	peers: []peers.Peer{peers.Promptly, itemWay, hookWay, topicWay, peers.Woken, peers.Followed, peers.PromptDebezium},
 	entries: func(o *options) []entry {
 		return []entry{
 			delayEntry(o, itemWay, measure.Endpoint{Path: peers.ItemPath, Read: measure.Batches{}}, 100),
 			delayEntry(o, hookWay, measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}}, 100),
 			delayEntry(o, topicWay, measure.Tap{}, 10),
 			delayEntry(o, peers.Woken, measure.Tap{}, 10),
+			delayEntry(o, peers.Followed, measure.Tap{}, 10),
 			delayEntry(o, topicWay, measure.Tap{}, 100),
 			delayEntry(o, peers.Promptly, measure.Tap{}, 1000),
 			delayEntry(o, topicWay, measure.Tap{}, 1000),
 			delayEntry(o, peers.Woken, measure.Tap{}, 1000),
+			delayEntry(o, peers.Followed, measure.Tap{}, 1000),
 			delayEntry(o, peers.PromptDebezium, measure.Tap{}, 1000),
 		}
 	},

@@ -30,7 +30,7 @@ type Postgres struct {
 
 	_ form.Key `yaml:"delivered" doc:"With layout {queue layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
 
-	_ form.Key `yaml:"wake" enum:"poll|notify" doc:"How new rows are found: by polling alone, or also by notifications of publishers, on a separate connection. See docs/waking.md."`
+	_ form.Key `yaml:"wake" enum:"poll|notify|replication|auto" doc:"How new rows are found: by polling alone, or also by notifications of publishers, or by the server's WAL, each on a separate connection; auto takes WAL where the role may read it, else notifications where the tables have the trigger. See docs/waking.md."`
 	_ form.Key `yaml:"poll" doc:"Interval and size of reads. For queue tables batch is 500 by default. Named layouts have the interval of the original, which is fixed with wake: poll (docs/layouts.md)."`
 
 	_ form.Key `yaml:"max_row"`

@@ -30,8 +30,8 @@ func (t *TableSource) Preset() *layout.Preset { return layout.Find(t.Layout) }
 // Deletes reports whether rows that were delivered are deleted.
 func (t *TableSource) Deletes() bool { return t.Delivered == deleted }
 
-// Notified reports whether the database wakes the source.
-func (t *TableSource) Notified() bool { return t.Wake == "notify" }
+// Notified reports whether publishers wake the source, or would if they could.
+func (t *TableSource) Notified() bool { return t.Wake == "notify" || t.Wake == "auto" }
 
 // tabled is a source whose tables have a layout.
 type tabled interface {

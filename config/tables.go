@@ -120,7 +120,7 @@ func (p *Postgres) checkWatermillSQL(c *form.Checker, at form.Location) {
 	if !p.ByWatermillSQL() {
 		return
 	}
-	if p.Notified() {
+	if at.Has("wake") && p.Wake != "poll" {
 		c.Add(at.Child("wake"), "watermill-sql's Subscriber only polls").Fix("remove the key, or client: watermill")
 	}
 	if !at.Child("poll").Has("batch") {

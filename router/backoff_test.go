@@ -56,6 +56,8 @@ func (w *wakingSource) Sleep(context.Context) adapters.Sleep {
 	return adapters.Armed
 }
 
+func (w *wakingSource) Follows() bool { return false }
+
 func (w *wakingSource) Awake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

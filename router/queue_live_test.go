@@ -62,6 +62,8 @@ func (q *partQueue) Sleep(context.Context) adapters.Sleep {
 	return adapters.Armed
 }
 
+func (q *partQueue) Follows() bool { return false }
+
 func (q *partQueue) Awake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

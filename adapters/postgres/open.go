@@ -25,8 +25,10 @@ type Wake = wake.Mode
 
 // The ways of noticing new rows.
 const (
-	WakePoll   = wake.Poll   // by reading again and again; the default
-	WakeNotify = wake.Notify // by NOTIFY as well, on a connection of its own
+	WakePoll        = wake.Poll        // by reading again and again; the default
+	WakeNotify      = wake.Notify      // by NOTIFY as well, on a connection of its own
+	WakeReplication = wake.Replication // by the server's WAL as well, on a connection of its own
+	WakeAuto        = wake.Auto        // by WAL where the role may read it, else by NOTIFY where the tables have the trigger
 )
 
 // Open returns a pool of connections to a database for other work than the relay's,

@@ -90,7 +90,7 @@ func InitIndexes(ctx context.Context, cfg *config.Config, say func(string), opts
 }
 
 // InitWake creates the also create triggers, so that every INSERT wakes the relay, for sources
-// with `wake: notify`, where they are missing; the tables must exist. It returns what
+// with `wake: notify` or `auto`, where they are missing; the tables must exist. It returns what
 // it did, a sentence each.
 func InitWake(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, error) {
 	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
@@ -133,7 +133,7 @@ func InitSQL(cfg *config.Config, to Grantees) map[string]string {
 	return out
 }
 
-// InitWakeSQL returns, per source with `wake: notify`, the statements for
+// InitWakeSQL returns, per source with `wake: notify` or `auto`, the statements for
 // also create triggers, so that every INSERT wakes the relay.
 func InitWakeSQL(cfg *config.Config) map[string]string {
 	out, b := map[string]string{}, assembly.NewBuilder(cfg, assembly.OptionsOf(nil))

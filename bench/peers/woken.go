@@ -23,3 +23,11 @@ func (t wakingTable) Insert() string {
 	return fmt.Sprintf("WITH published AS (%s) SELECT pg_notify('%s', '%s') WHERE NOT pg_try_advisory_xact_lock_shared(hashtextextended('%s', %d))",
 		t.ownTable.Insert(), outbox.WakeChannel, outbox.DefaultTable, outbox.DefaultTable, outbox.WakeNamespace)
 }
+
+// Followed is Outrider that follows the server's WAL.
+var Followed = func() Outrider {
+	e := ToKafka.As("followed")
+	e.Settings = ToKafka.Settings + "; wake: replication"
+	e.Config = strings.Replace(e.Config, "type: postgres,", "type: postgres, wake: replication,", 1)
+	return e
+}()

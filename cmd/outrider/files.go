@@ -34,7 +34,7 @@ which before it adds them; with --dry-run it prints them and adds nothing.
 With --indexes it first creates missing indexes on the tables of other systems (all
 layouts but outrider), without blocking writers. On a large table this takes minutes.
 
-With --notify it also creates a trigger on the tables of each source with wake: notify,
+With --notify it also creates a trigger on the tables of each source with wake: notify or auto,
 so that every INSERT wakes the relay. Publishers that use Outrider's Go client with
 Notify do not need the trigger.`,
 	}

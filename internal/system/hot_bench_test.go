@@ -3,6 +3,7 @@ package system_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -18,14 +19,19 @@ import (
 )
 
 // BenchmarkCommitToListener measures the time from the return of COMMIT to the call of the listener in this process, one event after the
-// other, with Outrider's own table: by the hot path, and by Wake.
+// other, with Outrider's own table: by the hot path, by Wake, by the server's WAL, and by polling.
 //
 //	make test TESTFLAGS='-run NONE -bench CommitToListener -benchtime 5000x'
 func BenchmarkCommitToListener(b *testing.B) {
-	for _, by := range []string{"hot", "wake"} {
+	pause, _ := time.ParseDuration(os.Getenv("OUTRIDER_BENCH_PAUSE")) // between events; default: none
+	for _, by := range []string{"hot", "wake", "replication", "poll"} {
 		b.Run(by, func(b *testing.B) {
+			mode := "poll"
+			if by == "replication" {
+				mode = by
+			}
 			url := testenv.Postgres(b)
-			relay, arrived := listening(b, url)
+			relay, arrived := listening(b, url, mode)
 			var committed time.Time
 			hot, err := relay.HotPath("app")
 			must(b, err)
@@ -49,7 +55,12 @@ func BenchmarkCommitToListener(b *testing.B) {
 					}
 					return client.Publish(ctx, tx, e)
 				}))
-				return (<-arrived).Sub(committed)
+				if by != "hot" && by != "wake" {
+					committed = time.Now()
+				}
+				took := (<-arrived).Sub(committed)
+				time.Sleep(pause)
+				return took
 			}
 			for range 100 {
 				publish()
@@ -66,10 +77,10 @@ func BenchmarkCommitToListener(b *testing.B) {
 }
 
 // listening is a relay whose one listener says when it was called.
-func listening(b *testing.B, url string) (*outrider.Outrider, <-chan time.Time) {
+func listening(b *testing.B, url, wake string) (*outrider.Outrider, <-chan time.Time) {
 	b.Helper()
 	cfg, err := outrider.ParseConfig("test", []byte(`
-sources: {app: {type: postgres, url: "`+url+`"}}
+sources: {app: {type: postgres, url: "`+url+`", wake: `+wake+`}}
 destinations: {here: {type: listeners}}
 routes: {all: {from: app, to: here}}
 `))

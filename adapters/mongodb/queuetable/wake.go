@@ -55,6 +55,9 @@ func (q *Queue) Sleep(ctx context.Context) adapters.Sleep {
 	return q.waker.sleep(ctx)
 }
 
+// Follows implements [adapters.Waker].
+func (q *Queue) Follows() bool { return false }
+
 // Awake implements [adapters.Waker].
 func (q *Queue) Awake() {
 	if q.waker != nil {

@@ -98,10 +98,10 @@ func (c *Claimer) First() string { return c.routes[0].Name }
 // Run polls until ctx ends.
 func (c *Claimer) Run(ctx context.Context) {
 	defer c.handing.rows.Wait()
-	wakes := c.Backoff.Begin()
+	woken := c.Backoff.Begin()
 	c.whole = time.Now()
 	for ctx.Err() == nil {
-		wake, fixed := c.begin(wakes)
+		wake, fixed := c.begin(woken)
 		c.serveHot()
 		began, hurried := time.Now(), c.hot.before()
 		got, err := c.claim(ctx)
@@ -130,26 +130,27 @@ func (c *Claimer) Run(ctx context.Context) {
 		if err == nil && got.rows == 0 && !got.full {
 			pause, more = c.continueSoon(pause)
 		}
-		if rang := c.wait(ctx, pause, wake, wakes); !rang || !more {
+		if rang := c.wait(ctx, pause, wake); !rang || !more {
 			c.whole = time.Now()
 		}
 	}
 }
 
 // begin takes over the settings of the poll that begins. Room does not hurry polls at a fixed interval.
-func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool) {
+func (c *Claimer) begin(woken bool) (wake <-chan struct{}, fixed bool) {
 	poll, fresh := c.Backoff.Poll()
 	if c.poll = poll; fresh {
 		c.grow(0, smallClaim)
 	}
-	if poll.Fixed() && wakes == nil {
+	if poll.Fixed() && !woken {
 		return nil, true
 	}
 	return c.wake, false
 }
 
 // wait waits, and reports whether the pause was over. Meanwhile it claims rows that were committed here.
-func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-chan struct{}) (rang bool) {
+func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) (rang bool) {
+	wakes := c.Backoff.Wakes()
 	over := time.Now().Add(pause)
 	for {
 		timer := signal.After(c.hot.within(time.Until(over)))

@@ -17,6 +17,14 @@ const (
 
 	// DrainingPause bounds the pauses while transactions are open that took the reader to be awake.
 	DrainingPause = 50 * time.Millisecond
+
+	// A reader that follows commits is woken a little before their rows are visible. So it polls a few times more: at once, which takes some
+	// tenths of a millisecond, and then after firstLook and twice that, because an idle process cannot pause for less than 1 ms. Commits that
+	// bring it nothing, such as those of others, have it begin with longer pauses, of at most vainPause: it does not poll for each of them.
+	firstLook = time.Millisecond
+	atOnce    = 2
+	looks     = atOnce + 2
+	vainPause = 25 * time.Millisecond
 )
 
 // Config says how often a source is read, as the key poll of a source does.
@@ -50,6 +58,11 @@ type Backoff struct {
 	since  time.Time              // when something was found, or might have been
 	empty  int                    // polls in a row that found nothing
 	Armed  bool                   // the source wakes us
+
+	wakes <-chan struct{} // of the source; nil: it has no wake-ups
+	quiet bool            // the pause follows a poll that found nothing, after the last look
+	look  int             // how many polls of a commit's looks are over
+	vain  int             // commits in a row that brought us nothing
 }
 
 // NewBackoff returns the backoff of the reader of a source or a queue.
@@ -67,6 +80,7 @@ func (b *Backoff) Set(poll Config) {
 
 // Poll returns the settings of the poll that begins, and of the pause after it; fresh reports whether they have changed.
 func (b *Backoff) Poll() (poll Config, fresh bool) {
+	b.quiet = false
 	if b.next.Load() == nil {
 		return b.poll, false
 	}
@@ -74,16 +88,23 @@ func (b *Backoff) Poll() (poll Config, fresh bool) {
 	return b.poll, true
 }
 
-// Begin returns the channel on which the source wakes us; nil where it does not.
-func (b *Backoff) Begin() <-chan struct{} {
-	if b.waker == nil {
-		return nil
+// Begin has the source wake us from now on, and reports whether it does.
+func (b *Backoff) Begin() bool {
+	if b.waker != nil {
+		b.wakes = b.waker.Wake()
 	}
-	wakes := b.waker.Wake()
-	if wakes == nil {
+	if b.wakes == nil {
 		b.waker = nil
 	}
-	return wakes
+	return b.wakes != nil
+}
+
+// Wakes returns the channel on which the source wakes us during the pause that begins; nil: it waits until that is over.
+func (b *Backoff) Wakes() <-chan struct{} {
+	if !b.quiet && b.follows() {
+		return nil
+	}
+	return b.wakes
 }
 
 // Failed returns the pause after a poll that failed.
@@ -97,17 +118,40 @@ func (b *Backoff) Found() {
 	if b.Armed {
 		b.waker.Awake()
 	}
-	b.Woken()
+	b.reset()
+	b.look, b.vain = looks, 0
 }
 
-// Woken resets the pauses of a reader that its source has woken.
-func (b *Backoff) Woken() { b.since, b.empty, b.Armed = time.Now(), 0, false }
+// Woken resets the pauses of a reader that its source has woken, and reports whether a publisher did, rather than any commit.
+func (b *Backoff) Woken() (called bool) {
+	called = !b.follows()
+	if b.Armed && !called {
+		b.waker.Awake()
+	}
+	empty := b.empty
+	b.reset()
+	if b.vain++; b.vain > looks {
+		b.empty = empty
+	}
+	b.look = min(b.vain, looks) - 1
+	return called
+}
+
+func (b *Backoff) reset() { b.since, b.empty, b.Armed = time.Now(), 0, false }
+
+func (b *Backoff) follows() bool { return b.waker != nil && b.waker.Follows() }
 
 // Pause returns the pause after a poll that found nothing; 0: poll again at once. Before long pauses it has the source wake the reader.
 func (b *Backoff) Pause(ctx context.Context) time.Duration {
+	if b.follows() {
+		if pause, more := b.untilLook(); more {
+			return pause
+		}
+	}
+	b.quiet = true
 	b.empty++
 	pause := b.poll.pause(b.empty)
-	if b.Armed || b.waker == nil || pause <= wakefulPause {
+	if b.Armed || b.waker == nil || pause <= wakefulPause || b.follows() {
 		return pause
 	}
 	if time.Since(b.since) < 2*wakefulPause {
@@ -122,6 +166,24 @@ func (b *Backoff) Pause(ctx context.Context) time.Duration {
 	default:
 		return pause
 	}
+}
+
+// untilLook returns the pause before the next look after a commit; false: all are over, and no other commit has come.
+func (b *Backoff) untilLook() (time.Duration, bool) {
+	if b.look >= looks {
+		select {
+		case <-b.wakes:
+			b.Woken()
+		default:
+			return 0, false
+		}
+	}
+	n := max(b.look, b.vain-1) - atOnce
+	b.look++
+	if n < 0 {
+		return 0, true
+	}
+	return min(firstLook<<min(n, 10), vainPause), true
 }
 
 // RoutePoll is how often a route is read that is read less often than its reader polls.

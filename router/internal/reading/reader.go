@@ -96,7 +96,7 @@ const (
 
 // Run polls until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
-	wakes := r.Backoff.Begin()
+	r.Backoff.Begin()
 	for ctx.Err() == nil {
 		r.poll, _ = r.Backoff.Poll()
 		r.hot.set.Store(0) // this poll sees what was committed by now
@@ -129,12 +129,13 @@ func (r *Reader) Run(ctx context.Context) {
 				pause = min(pause, time.Until(plan.due))
 			}
 		}
-		r.wait(ctx, pause, committed, wakes)
+		r.wait(ctx, pause, committed)
 	}
 }
 
 // wait waits for the next poll. Meanwhile it reads rows that were committed here, unless committed is nil.
-func (r *Reader) wait(ctx context.Context, pause time.Duration, committed, wakes <-chan struct{}) {
+func (r *Reader) wait(ctx context.Context, pause time.Duration, committed <-chan struct{}) {
+	wakes := r.Backoff.Wakes()
 	timer := signal.After(pause)
 	defer timer.Stop()
 	for {
@@ -146,8 +147,9 @@ func (r *Reader) wait(ctx context.Context, pause time.Duration, committed, wakes
 			}
 		case <-r.wake:
 		case <-wakes:
-			r.Backoff.Woken()
-			r.resetPaces()
+			if r.Backoff.Woken() { // any commit would have routes with a pace of their own read all the time
+				r.resetPaces()
+			}
 		case <-r.Backoff.Signal:
 			r.Backoff.Found()
 			r.resetPaces()

@@ -92,12 +92,9 @@ func (c *Connection) Open(ctx context.Context) (*pgxpool.Pool, error) {
 // silent may all have taken, nor gets a connection that was broken before. adjust may
 // change the configuration.
 func ConnectBeside(ctx context.Context, pool *pgxpool.Pool, adjust func(*pgx.ConnConfig)) (*pgx.Conn, error) {
-	pc := pool.Config()
-	adjust(pc.ConnConfig)
-	if pc.BeforeConnect != nil {
-		if err := pc.BeforeConnect(ctx, pc.ConnConfig); err != nil {
-			return nil, err
-		}
+	pc, err := beside(ctx, pool, adjust)
+	if err != nil {
+		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, pc.ConnConfig)
 	if err != nil || pc.AfterConnect == nil {
@@ -108,6 +105,26 @@ func ConnectBeside(ctx context.Context, pool *pgxpool.Pool, adjust func(*pgx.Con
 		return nil, err
 	}
 	return conn, nil
+}
+
+// Dial is [ConnectBeside] for a connection that does not take SQL, so without the pool's hook AfterConnect.
+func Dial(ctx context.Context, pool *pgxpool.Pool, adjust func(*pgconn.Config)) (*pgconn.PgConn, error) {
+	pc, err := beside(ctx, pool, func(c *pgx.ConnConfig) { adjust(&c.Config) })
+	if err != nil {
+		return nil, err
+	}
+	return pgconn.ConnectConfig(ctx, &pc.ConnConfig.Config)
+}
+
+func beside(ctx context.Context, pool *pgxpool.Pool, adjust func(*pgx.ConnConfig)) (*pgxpool.Config, error) {
+	pc := pool.Config()
+	adjust(pc.ConnConfig)
+	if pc.BeforeConnect != nil {
+		if err := pc.BeforeConnect(ctx, pc.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pc, nil
 }
 
 // Highest is the last character of which the database's encoding has all before it. Another one can fail a statement.

@@ -23,26 +23,82 @@ const ThereSQL = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regcl
 // hearingLimit is how long an examination waits for a notification of its own.
 const hearingLimit = time.Second
 
-// Examine looks, where a source wants to be notified, whether it can be, and
-// by whom.
+// Examine looks, where something is to wake a source, whether it does, and what would.
 func (w *Waker) Examine(ctx context.Context) []adapters.Finding {
-	if w.tables == nil {
-		return nil
+	switch w.mode {
+	case Notify:
+		f := []adapters.Finding{w.examineNotifications(ctx)}
+		for _, table := range w.names {
+			f = append(f, examineWakeTrigger(ctx, w.pool, table))
+		}
+		return f
+	case Replication, Auto:
+		return []adapters.Finding{w.examineWAL(ctx)}
+	case Poll:
 	}
-	var f []adapters.Finding
+	return nil
+}
+
+func (w *Waker) examineNotifications(ctx context.Context) adapters.Finding {
 	switch err := hears(ctx, w.pool); {
 	case errors.Is(err, errUnheard):
-		f = append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: "notifications", Text: err.Error() + "; new rows are found by polling alone",
-			Fix: "connect to the server itself, or to a pool in session mode; or set wake: poll"})
+		return adapters.Finding{Level: adapters.LevelBroken, Subject: "notifications", Text: err.Error() + "; new rows are found by polling alone",
+			Fix: "connect to the server itself, or to a pool in session mode; or set wake: poll"}
 	case err != nil:
-		f = append(f, pg.Unknown("notifications", err))
+		return pg.Unknown("notifications", err)
+	}
+	return pg.Fine("notifications", "they are heard")
+}
+
+// examineWAL follows the WAL for a moment, and says what wakes the source if that fails.
+func (w *Waker) examineWAL(ctx context.Context) adapters.Finding {
+	const subject = "wake-up"
+	s, err := openStream(ctx, w.pool, walSilence)
+	if err == nil {
+		s.close()
+		return pg.Fine(subject, "by replication: each commit wakes the relay, whoever publishes")
+	}
+	no, is := errors.AsType[*refused](err)
+	switch {
+	case !is:
+		return pg.Unknown(subject, err)
+	case w.mode == Replication:
+		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: no.why + "; new rows are found by polling alone", Fix: no.fix + "; or set wake: auto"}
+	}
+	switch err := w.triggered(ctx); {
+	case err == nil:
+		return pg.Fine(subject, "by notifications of the tables' triggers; by replication it would cost publishers nothing, but "+no.why+": "+no.fix)
+	case errors.As(err, new(*refused)):
+		return pg.Fine(subject, "none, new rows are found by polling; by replication each commit would wake the relay, but "+no.why+": "+no.fix+
+			"; or `outrider init --notify` makes triggers that notify it")
 	default:
-		f = append(f, pg.Fine("notifications", "they are heard"))
+		return pg.Unknown(subject, err)
 	}
-	for _, table := range w.names {
-		f = append(f, examineWakeTrigger(ctx, w.pool, table))
+}
+
+// triggered returns nil if all tables have the trigger, and the WAL is not followed: then it is needed.
+func (w *Waker) triggered(ctx context.Context) error {
+	if w.follows.Load() {
+		return &refused{"the WAL is followed", "nothing has to be done", true}
 	}
-	return f
+	for _, name := range w.names {
+		there, err := hasTrigger(ctx, w.pool, name)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return &refused{"table " + name.Sanitize() + " has no trigger " + Trigger, "`outrider init --notify` makes one", false}
+		}
+	}
+	return nil
+}
+
+func hasTrigger(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier) (there bool, err error) {
+	full, err := pg.LocateTable(ctx, pool, name)
+	if err == nil {
+		err = pool.QueryRow(ctx, ThereSQL, full.Sanitize()).Scan(&there)
+	}
+	return there, err
 }
 
 var errUnheard = errors.New("a notification that was sent is not heard: a pooler in transaction or statement mode is in between")
@@ -74,11 +130,7 @@ func hears(ctx context.Context, pool *pgxpool.Pool) error {
 func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier) adapters.Finding {
 	table := name.Sanitize()
 	subject := "table " + table + ": trigger " + Trigger
-	var there bool
-	full, err := pg.LocateTable(ctx, pool, name)
-	if err == nil {
-		err = pool.QueryRow(ctx, ThereSQL, full.Sanitize()).Scan(&there)
-	}
+	there, err := hasTrigger(ctx, pool, name)
 	switch {
 	case err != nil:
 		return pg.Unknown(subject, err)

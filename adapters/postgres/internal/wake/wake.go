@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,16 +20,19 @@ type Mode string
 
 // The ways of noticing new rows.
 const (
-	Poll   Mode = "poll"   // by reading again and again; the default
-	Notify Mode = "notify" // by NOTIFY as well, on a connection of its own
+	Poll        Mode = "poll"        // by reading again and again; the default
+	Notify      Mode = "notify"      // by NOTIFY as well, on a connection of its own
+	Replication Mode = "replication" // by the server's WAL as well, on a connection of its own
+	Auto        Mode = "auto"        // by WAL where the role may read it, else by NOTIFY where the tables have the trigger
 )
 
 // Check refuses other words; empty is the default.
 func (m Mode) Check() error {
-	if m != "" && m != Poll && m != Notify {
-		return errors.New("Wake must be WakePoll or WakeNotify, is " + string(m))
+	switch m {
+	case "", Poll, Notify, Replication, Auto:
+		return nil
 	}
-	return nil
+	return errors.New("Wake must be WakePoll, WakeNotify, WakeReplication or WakeAuto, is " + string(m))
 }
 
 const (
@@ -44,31 +48,39 @@ const (
 	// wakeWarned is the shortest time between two warnings that the connection was lost.
 	wakeWarned = 10 * time.Second
 
+	// wakePassing and wakeRefused are the pauses where there is no connection for a reason that passes by itself, and for one that somebody
+	// has to mend.
+	wakePassing = 10 * time.Second
+	wakeRefused = time.Minute
 	// wakeRelied is how long a reader relies on the lock of another one, of whose
 	// end it gets no notification of it.
 	wakeRelied = 10 * time.Second
 )
 
-// Waker listens for writers on a connection of its own, and shows them there
-// whether the reader sleeps: the locks of [outbox.WakeNamespace] belong to that
-// session, so that they end with it.
+// Waker wakes a reader: it listens for writers, and shows them whether the reader sleeps, or it follows the server's WAL. Each has a
+// connection of its own.
 //
-// One goroutine has the connection. It waits for notifications, and what the
-// reader asks of it interrupts that.
+// The locks of [outbox.WakeNamespace] belong to the session that listens, so that they end with it. One goroutine has that connection. It
+// waits for notifications, and what the reader asks of it interrupts that.
 type Waker struct {
+	mode   Mode
 	pool   *pgxpool.Pool
-	tables []string // their names without schema; nil: not listening
+	tables []string // their names without schema
 	names  []pgx.Identifier
 	log    *slog.Logger
-	Relied time.Duration                                  // wakeRelied
-	Rest   func(ctx context.Context, pause time.Duration) // between attempts to connect; constant, but for tests
 
-	woken chan struct{}
-	asks  chan ask
-	ready atomic.Bool // the connection listens, and asks are answered
+	// Constant, but for tests.
+	Relied  time.Duration                                  // wakeRelied
+	silence time.Duration                                  // walSilence
+	Rest    func(ctx context.Context, pause time.Duration) // between attempts to connect
+
+	woken   chan struct{}
+	asks    chan ask
+	ready   atomic.Bool // the connection listens, and asks are answered
+	follows atomic.Bool // the WAL is followed
 
 	mu     sync.Mutex
-	cancel context.CancelFunc // ends listening; nil before it has begun
+	cancel context.CancelFunc // ends the connections; nil before they have begun
 	ended  sync.WaitGroup
 }
 
@@ -78,19 +90,17 @@ type ask struct{ answer chan<- adapters.Sleep }
 
 // New returns the waker of a reader of these tables.
 func New(w Mode, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier) *Waker {
-	out := &Waker{pool: pool, log: log, Relied: wakeRelied, Rest: pauseFor, woken: make(chan struct{}, 1), asks: make(chan ask)}
-	if w == Notify {
-		for _, t := range tables {
-			out.tables = append(out.tables, t[len(t)-1])
-			out.names = append(out.names, t)
-		}
+	out := &Waker{mode: cmp.Or(w, Poll), pool: pool, log: log, Relied: wakeRelied, silence: walSilence, Rest: pauseFor, woken: make(chan struct{}, 1), asks: make(chan ask)}
+	for _, t := range tables {
+		out.tables = append(out.tables, t[len(t)-1])
+		out.names = append(out.names, t)
 	}
 	return out
 }
 
-// Wake implements [adapters.Waker]. nil unless the source is configured to notify.
+// Wake implements [adapters.Waker]. nil if the source only polls.
 func (w *Waker) Wake() <-chan struct{} {
-	if w.tables == nil {
+	if w.mode == Poll {
 		return nil
 	}
 	w.mu.Lock()
@@ -98,10 +108,18 @@ func (w *Waker) Wake() <-chan struct{} {
 	if w.cancel == nil {
 		var ctx context.Context
 		ctx, w.cancel = context.WithCancel(context.Background())
-		w.ended.Go(func() { w.listen(ctx) })
+		if w.mode != Replication {
+			w.ended.Go(func() { w.listen(ctx) })
+		}
+		if w.mode != Notify {
+			w.ended.Go(func() { w.follow(ctx) })
+		}
 	}
 	return w.woken
 }
+
+// Follows implements [adapters.Waker].
+func (w *Waker) Follows() bool { return w.follows.Load() }
 
 // Sleep implements [adapters.Waker].
 func (w *Waker) Sleep(ctx context.Context) adapters.Sleep {
@@ -160,26 +178,54 @@ func (w *Waker) call() {
 	}
 }
 
-// listen keeps a connection listening until ctx ends. While there is none the
-// reader polls.
+// connection is one that wakes the reader until ctx ends or it breaks.
+type connection interface {
+	run(ctx context.Context) error
+}
+
+// listen keeps a connection listening until ctx ends; with [Auto] from when the tables have the trigger.
 func (w *Waker) listen(ctx context.Context) {
-	pause, failing, warned := wakeBackoff, false, time.Time{}
+	w.keep(ctx, "notifications", func(ctx context.Context) (connection, error) {
+		if w.mode == Auto {
+			if err := w.triggered(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return w.connect(ctx)
+	})
+}
+
+// follow keeps a connection until ctx ends on which the server sends its WAL.
+func (w *Waker) follow(ctx context.Context) {
+	w.keep(ctx, "commits", func(ctx context.Context) (connection, error) {
+		s, err := openStream(ctx, w.pool, w.silence)
+		return &follower{w, s}, err
+	})
+}
+
+// keep makes a connection again when it breaks, until ctx ends. While there is none the reader polls. what is what it brings.
+func (w *Waker) keep(ctx context.Context, what string, open func(context.Context) (connection, error)) {
+	pause, failing, warned, said := wakeBackoff, false, time.Time{}, ""
 	for ctx.Err() == nil {
 		began := time.Now()
-		l, err := w.connect(ctx)
+		c, err := open(ctx)
 		if err == nil {
 			if failing {
-				w.log.InfoContext(ctx, "notifications are heard again", "tables", w.tables)
+				w.log.InfoContext(ctx, what+" wake the reader again", "tables", w.tables)
 			}
-			failing = false
-			err = l.run(ctx)
+			failing, said = false, ""
+			err = c.run(ctx)
 		}
 		if ctx.Err() != nil {
 			return
 		}
+		if no, is := errors.AsType[*refused](err); is {
+			w.postponed(ctx, what, no, &said)
+			continue
+		}
 		if now := time.Now(); !failing && now.Sub(warned) > wakeWarned {
 			failing, warned = true, now
-			w.log.WarnContext(ctx, "notifications are not heard; new rows are found by polling until they are", "tables", w.tables, "error", err)
+			w.log.WarnContext(ctx, what+" do not wake the reader; new rows are found by polling until they do", "tables", w.tables, "error", err)
 		}
 		if time.Since(began) > wakeBackoffMax { // it has worked
 			pause = wakeBackoff
@@ -187,6 +233,22 @@ func (w *Waker) listen(ctx context.Context) {
 		w.Rest(ctx, pause)
 		pause = min(2*pause, wakeBackoffMax)
 	}
+}
+
+// postponed says once why there is no connection, and waits until it may be made again. With [Auto] it is nothing to mend: doctor says it.
+func (w *Waker) postponed(ctx context.Context, what string, no *refused, said *string) {
+	level, pause := slog.LevelWarn, wakeRefused
+	if no.passes {
+		pause = wakePassing
+	}
+	if w.mode == Auto || no.passes {
+		level = slog.LevelDebug
+	}
+	if text := no.Error(); text != *said {
+		*said = text
+		w.log.Log(ctx, level, what+" do not wake the reader; new rows are found by polling", "tables", w.tables, "error", no)
+	}
+	w.Rest(ctx, pause)
 }
 
 // pauseFor pauses, unless ctx ends.
