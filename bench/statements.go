@@ -26,7 +26,7 @@ type statements struct {
 // Outrider's statements on its own layout and on FlowCatalyst's.
 var (
 	logStatements = []statements{
-		{"settle", `^\s*UPDATE ("?public"?\.)?"?outrider_cursor"? AS c`},
+		{"settle", `^\s*(UPDATE ("?public"?\.)?"?outrider_cursor"? AS c|WITH s AS MATERIALIZED.*outrider_settled)`},
 		{"read", `^\s*(SELECT|WITH|\().*outrider_outbox`},
 	}
 	queueStatements = []statements{

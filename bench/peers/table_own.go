@@ -12,7 +12,7 @@ import (
 type ownTable struct{}
 
 // forgetState empties the state store.
-const forgetState = "TRUNCATE outrider_cursor, outrider_parked, outrider_instance, outrider_audit"
+const forgetState = "TRUNCATE outrider_cursor, outrider_settled, outrider_parked, outrider_instance, outrider_audit"
 
 func (ownTable) fill(ctx context.Context, db *pgx.Conn) error {
 	// occurred_at, because outbox.Client always writes it.

@@ -59,7 +59,7 @@ func TestG12_RolesByWhatInitPrints(t *testing.T) {
 		st.run(t, as(relay))
 	}
 	for _, st := range []step{
-		{args: "doctor", out: []string{"has what operators' commands need, and lacks 9 of what a relay needs", "checked as an operator, who removes no rows"}},
+		{args: "doctor", out: []string{"has what operators' commands need, and lacks 12 of what a relay needs", "checked as an operator, who removes no rows"}},
 		{args: "status", out: []string{"orders"}},
 		{args: "pause orders", out: []string{"orders"}},
 		{args: "resume orders", out: []string{"orders"}},

@@ -44,7 +44,7 @@ func TestG1_G12_KillLoopWithGrantsAlone(t *testing.T) {
 	s.database = u.String()
 	killLoopOn(t, db, s.text(), testenv.Brief(4, 10), r)
 	const tables = `SELECT count(*) FROM pg_tables WHERE schemaname = 'outrider_state' AND tableowner = current_user`
-	if n := one[int](db, tables); n != 10 || granted < n {
+	if n := one[int](db, tables); n != 11 || granted < n {
 		t.Errorf("%d tables of the owner's, %d grants", n, granted)
 	}
 }

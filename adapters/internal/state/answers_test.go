@@ -91,7 +91,7 @@ func (a *answers) writes() (all []string) {
 func (a *answers) store(more func(*Database)) *Operators {
 	db := Database{Name: "store", Pool: a,
 		Dialect: Dialect{Dialect: sqltext.Dialect{Param: sqltext.Question}, Later: "later(?)", Names: sqltext.Names{"now": "now()", "by": "by", "text": "text", "json": "",
-			"alive": "lives", "flows": "status <> 'dead'", "beyond": "c.beyond", "role": "role", "lock": " FOR UPDATE"},
+			"alive": "lives", "flows": "status <> 'dead'", "beyond": "c.beyond", "cursors": "outrider_cursor", "role": "role", "lock": " FOR UPDATE"},
 			Pause: func(route, address, group, reason, by string) (string, []any) {
 				return "INSERT INTO outrider_pause VALUES (?, ?, ?, ?, ?)", []any{route, address, group, reason, by}
 			},

@@ -19,6 +19,7 @@ type Dialect struct {
 	//	alive   condition that an instance i lives, as [adapters.Instance] has it
 	//	flows   condition that a parked message is not dead, for an index
 	//	beyond  c.beyond as a JSON array
+	//	cursors the cursor rows with their progress
 	//	role    database role of an audit record
 	//	json    end of a text that becomes a JSON column
 	//	lock    end of a SELECT that locks its rows; empty: there is one writer

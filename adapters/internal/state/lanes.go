@@ -38,7 +38,7 @@ func (o *Operators) lanes(ctx context.Context, counts, counted string, args ...a
 	}
 	s := o.db.query(with+"SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce("+alive+", false), CASE WHEN c.owner IS NOT NULL THEN "+d.known("c.acquired_at")+" ELSE 0 END, c.epoch,\n"+
 		"    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, {beyond}, c.cluster, c.source, c.anchor, c.former, "+d.known("c.updated_at")+",\n    "+counts+
-		"\nFROM outrider_cursor c\nLEFT JOIN "+instances+" ON i.id = c.owner"+counted+"\nORDER BY c.route, c.slot", args...)
+		"\nFROM {cursors} c\nLEFT JOIN "+instances+" ON i.id = c.owner"+counted+"\nORDER BY c.route, c.slot", args...)
 	err = o.db.Pool.Each(ctx, s, func(scan func(...any) error) error {
 		var l adapters.LaneStatus
 		var since, updated int64

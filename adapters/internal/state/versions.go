@@ -19,6 +19,9 @@ type Version struct {
 	Up     string
 }
 
+// wholeStatement removes what tells goose that a statement has semicolons in it.
+var wholeStatement = strings.NewReplacer("-- +goose StatementBegin\n", "", "-- +goose StatementEnd\n", "")
+
 // Versions reads them from the files of migrations, in order.
 func Versions(files fs.ReadFileFS) (versions []Version, err error) {
 	names, err := fs.Glob(files, "migrations/*.sql")
@@ -30,6 +33,7 @@ func Versions(files fs.ReadFileFS) (versions []Version, err error) {
 		err = errors.Join(err, parseErr, readErr)
 		_, up, _ := strings.Cut(string(text), "-- +goose Up\n")
 		up, _, _ = strings.Cut(up, "-- +goose Down")
+		up = wholeStatement.Replace(up)
 		versions = append(versions, Version{version, strings.TrimSpace(up)})
 	}
 	if err == nil && len(versions) == 0 {

@@ -21,7 +21,7 @@ func (s *Store) database() state.Database {
 // dialect is MySQL's SQL for parked messages, pauses and lanes.
 var dialect = state.Dialect{
 	Dialect: sqltext.Dialect{Param: sqltext.Question, Value: state.AsMicros},
-	Names: sqltext.Names{"now": now, "by": "`by`", "text": "char", "alive": aliveInstance, "flows": "flows = 1", "beyond": "c.beyond", "role": "role", "json": "",
+	Names: sqltext.Names{"now": now, "by": "`by`", "text": "char", "alive": aliveInstance, "flows": "flows = 1", "beyond": "c.beyond", "cursors": "outrider_cursor", "role": "role", "json": "",
 		"lock": " FOR UPDATE"},
 	Later: now + " + ?", OrderedUpdate: true, RouteTables: []string{"outrider_route"},
 	OfGroup: func(packed string) (string, []any) {

@@ -138,7 +138,7 @@ func (s *Store) acquire(ctx context.Context, instance string, wanted []adapters.
 		}
 	}
 	var lanes []adapters.LaneState
-	var bound map[adapters.LaneRef]bool
+	bound := map[adapters.LaneRef]bool{}
 	batch := &pgx.Batch{}
 	batch.Queue(routesLock, routes)
 	batch.Queue(pausedRoutesSQL, routes).Query(eachRoute(taken, func(a *adapters.Acquired) { a.Paused = true }))
@@ -147,10 +147,7 @@ func (s *Store) acquire(ctx context.Context, instance string, wanted []adapters.
 		lanes, err = collectStates(rows)
 		return err
 	})
-	batch.Queue(bindRoutesSQL, named, clusters, sources, instance).Query(func(rows pgx.Rows) (err error) {
-		bound, err = lanesIn(rows, 0)
-		return err
-	})
+	batch.Queue(bindRoutesSQL, named, clusters, sources, instance).Query(func(rows pgx.Rows) error { return lanesIn(rows, bound) })
 	batch.Queue(parkingSQL, routes).Query(eachRoute(taken, func(a *adapters.Acquired) { a.Parking = true }))
 	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (s *Store) transact(ctx context.Context, f func(tx state.Tx) error) error {
 var dialect = state.Dialect{
 	Dialect: sqltext.Dialect{Param: sqltext.Dollar},
 	Names: sqltext.Names{"now": "clock_timestamp()", "by": "by", "text": "text", "alive": aliveInstance, "flows": "status <> 'dead'",
-		"beyond": "array_to_json(c.beyond)::text", "role": "role", "json": "::text::jsonb", "lock": " FOR UPDATE"},
+		"beyond": "array_to_json(c.beyond)::text", "role": "role", "json": "::text::jsonb", "lock": " FOR UPDATE", "cursors": cursorsSQL},
 	Micros:  func(column string) string { return "(extract(epoch FROM " + column + ") * 1000000)::bigint" },
 	InGroup: "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(?, 0)",
 	Later:   "clock_timestamp() + ?::bigint * interval '1 microsecond'", AliveOnce: true, RowOrder: true, SkipScan: true, Unnamed: true,

@@ -15,6 +15,7 @@ var stateRights = []struct {
 	relay, operator []pg.Right
 }{
 	{"outrider_cursor", pg.Rights("SELECT INSERT UPDATE"), pg.Rights("SELECT INSERT UPDATE DELETE")},
+	{"outrider_settled", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT")},
 	{"outrider_instance", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT DELETE")},
 	{"outrider_parked", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT UPDATE DELETE")},
 	{"outrider_audit", []pg.Right{{Name: "INSERT", Columns: auditColumns}}, []pg.Right{{Name: "SELECT"}, {Name: "INSERT", Columns: auditColumns}}},

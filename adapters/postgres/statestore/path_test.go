@@ -53,6 +53,9 @@ func TestASuperuserDoesNotUseStateTablesOfOthers(t *testing.T) {
 	for _, table := range append(slices.Clone(stateTables), stateVersionTable) {
 		e.Exec("ALTER TABLE " + table + " OWNER TO CURRENT_USER")
 	}
+	_, err = New(e.Ctx, Config{URL: e.URL})
+	pgtest.WantError(t, err, "function", "trigger", role, "superuser", "OWNER TO")
+	e.Exec("ALTER FUNCTION outrider_fold OWNER TO CURRENT_USER")
 	s, err := New(e.Ctx, Config{URL: e.URL})
 	pgtest.Must(t, err)
 	pgtest.Must(t, s.Close())

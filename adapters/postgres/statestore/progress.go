@@ -21,6 +21,7 @@ var _ adapters.ProgressStore = (*Store)(nil)
 // progressBook is the rows that a store keeps. It never changes but for behind.
 type progressBook struct {
 	instance string
+	aside    *aside
 	asGiven  []adapters.ProgressRow // with the names of tables as they are given
 	given    []string               // those names
 	rows     []adapters.ProgressRow
@@ -37,6 +38,7 @@ type progressTable struct {
 	identifier                         pgx.Identifier
 	routes, topics, publishers         []string
 	write, read, follow, register      string
+	writeAside                         string // write, where progress may be aside
 	agreePositions, agreeStatus, reset string
 }
 
@@ -53,7 +55,7 @@ func (s *Store) KeepProgress(instance string, rows []adapters.ProgressRow) {
 }
 
 func (s *Store) keepProgress(instance string, rows []adapters.ProgressRow) {
-	b := &progressBook{instance: instance, asGiven: rows, rows: slices.Clone(rows), at: map[string]int{}, behind: map[string]bool{}}
+	b := &progressBook{instance: instance, aside: &s.aside, asGiven: rows, rows: slices.Clone(rows), at: map[string]int{}, behind: map[string]bool{}}
 	for i := range b.rows {
 		r := &b.rows[i]
 		if !slices.Contains(b.given, r.Table) {
@@ -78,11 +80,12 @@ func (b *progressBook) table(name string) *progressTable {
 			return t
 		}
 	}
-	in := func(sql, route string) string {
-		return sqltext.Fill(sql, sqltext.Names{"table": name, "route": route})
+	fill := func(sql, route, cursors string) string {
+		return sqltext.Fill(sql, sqltext.Names{"table": name, "route": route, "cursors": cursors})
 	}
+	in := func(sql, route string) string { return fill(sql, route, "outrider_cursor") }
 	t := &progressTable{name: name, identifier: pg.NameOf(name), write: in(writeProgressSQL, "m.route"), read: in(readProgressSQL, "r.route"), follow: in(followProgressSQL, "r.route"),
-		register: in(registerProgressSQL, ""), agreePositions: in(agreePositionsSQL, ""), agreeStatus: in(agreeStatusSQL, ""), reset: in(resetProgressSQL, "")}
+		writeAside: fill(writeProgressSQL, "m.route", cursorsByKey), register: in(registerProgressSQL, ""), agreePositions: in(agreePositionsSQL, ""), agreeStatus: in(agreeStatusSQL, ""), reset: in(resetProgressSQL, "")}
 	b.tables = append(b.tables, t)
 	return t
 }
@@ -131,8 +134,16 @@ func (b *progressBook) writes(settlements []adapters.Settlement) (out []progress
 
 // queue adds the writes to a batch.
 func (b *progressBook) queue(batch *pgx.Batch, writes []progressWrite) {
+	aside := b.instance == "" || b.aside.used.Load() // what others have settled is not known
+	if aside && len(writes) > 0 {
+		batch.Queue(byIndex)
+	}
 	for _, w := range writes {
-		batch.Queue(w.table.write, w.routes, w.published, b.instance).Query(func(rows pgx.Rows) error {
+		write := w.table.write
+		if aside {
+			write = w.table.writeAside
+		}
+		batch.Queue(write, w.routes, w.published, b.instance).Query(func(rows pgx.Rows) error {
 			written, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err == nil {
 				b.remember(w.routes, written)

@@ -27,7 +27,7 @@ WITH mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT min(CASE WHEN c.window_snapshot <> '' THEN least(c.paged, c.position) ELSE c.position END) AS position,
             count(c.updated_at) AS placed, coalesce(bool_and(c.owner = $3), false) AS ours
-        FROM outrider_cursor c WHERE c.route = m.route
+        FROM {cursors} c WHERE c.route = m.route
     ) l
     CROSS JOIN LATERAL (
         SELECT min(k.position) AS position FROM outrider_parked k WHERE k.route = m.route AND k.status <> 'dead'

@@ -12,12 +12,19 @@ import (
 )
 
 // renewSQL extends a lease and returns what the instance owns, a row for each route: slot, epoch, revision and commands of its lanes.
-const renewSQL = `
+const renewSQL = renewLease + `
+SELECT route, string_agg(concat_ws(' ', slot, epoch, revision, commands), ' ') FROM outrider_cursor WHERE owner = $1 GROUP BY route`
+
+// renewAsideSQL is the same for an instance that has settled aside.
+const renewAsideSQL = renewLease + `
+SELECT c.route, string_agg(concat_ws(' ', c.slot, c.epoch, greatest(c.revision, (SELECT n.revision FROM ` + lastAside + `)), c.commands), ' ')
+FROM outrider_cursor c WHERE c.owner = $1 GROUP BY c.route`
+
+const renewLease = `
 WITH lease AS (
     INSERT INTO outrider_instance (id, lease_until) VALUES ($1, clock_timestamp() + make_interval(secs => $2))
     ON CONFLICT (id) DO UPDATE SET lease_until = EXCLUDED.lease_until, renewed_at = clock_timestamp()
-)
-SELECT route, string_agg(concat_ws(' ', slot, epoch, revision, commands), ' ') FROM outrider_cursor WHERE owner = $1 GROUP BY route`
+)`
 
 // marksOfLane is how many numbers renewSQL returns for a lane.
 const marksOfLane = 4

@@ -52,12 +52,21 @@ type session struct {
 	instance string
 	conn     *pgx.Conn
 	schema   *stateSchema
+	aside    *aside
 	owned    *ownedLanes
+}
+
+// renewal is the statement of a renewal.
+func (s *session) renewal() string {
+	if s.aside.used.Load() {
+		return s.schema.in(renewAsideSQL)
+	}
+	return s.schema.in(renewSQL)
 }
 
 // Renew implements [state.Session].
 func (s *session) Renew(ctx context.Context, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
-	rows, err := s.conn.Query(ctx, s.schema.in(renewSQL), s.instance, lease.Seconds())
+	rows, err := s.conn.Query(ctx, s.renewal(), s.instance, lease.Seconds())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +100,7 @@ func (s *Store) openSession(ctx context.Context, instance string, lease time.Dur
 	if err != nil {
 		return nil, nil, stateError(fmt.Sprintf("connect for the lock of instance %q", instance), err)
 	}
-	own := &session{instance, conn, s.pool.schema, newOwnedLanes()}
+	own := &session{instance, conn, s.pool.schema, &s.aside, newOwnedLanes()}
 	lanes, err := own.lock(ctx, lease, former)
 	return own, lanes, err
 }
@@ -110,7 +119,7 @@ func (s *session) lock(ctx context.Context, lease time.Duration, former []int64)
 		locked = true
 		return nil
 	})
-	b.Queue(s.schema.in(renewSQL), s.instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(s.renewal(), s.instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
 		lanes, err = s.owned.read(rows)
 		return err
 	})

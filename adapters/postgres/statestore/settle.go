@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,16 +21,21 @@ const (
 	// lanes, its own transaction. Arrays of different lengths do not fit into
 	// one array, so each lane's positions beyond the cursor come as a literal.
 	settleSQL = `
-UPDATE outrider_cursor AS c
+UPDATE outrider_cursor AS c ` + setCursor + `
+FROM ` + settledLanes + `
+WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch AND c.revision >= s.confirmed
+RETURNING c.route, c.slot, c.ctid`
+
+	setCursor = `
 SET position = s.position, snapshot = s.snapshot, window_snapshot = s.window_snapshot, paged = s.paged,
     base = s.base, beyond = s.beyond::bigint[], next_seq = s.next_seq, cluster = s.cluster,
-    source = s.source, anchor = s.anchor, revision = s.revision, updated_at = clock_timestamp()
-FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
+    source = s.source, anchor = s.anchor, revision = s.revision, updated_at = clock_timestamp()`
+
+	// settledLanes are the parameters of a settle, see settleArgs.
+	settledLanes = `unnest($1::text[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
         $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::bigint[])
     AS s(route, slot, epoch, position, snapshot, window_snapshot, paged, base, beyond, next_seq, cluster, source,
-        anchor, revision, confirmed)
-WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch AND c.revision >= s.confirmed
-RETURNING c.route, c.slot`
+        anchor, revision, confirmed)`
 
 	unparkSQL = `
 DELETE FROM outrider_parked AS p
@@ -60,6 +66,12 @@ ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = EXCLUDED.message_gr
 // stateQuerier is a pool or a transaction.
 type stateQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// settleQuerier is one that also sends batches.
+type settleQuerier interface {
+	stateQuerier
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // Settle writes all settlements in one transaction and returns the lanes whose
@@ -93,7 +105,7 @@ func (s *Store) settle(ctx context.Context, settlements []adapters.Settlement) (
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		// The cursors first: their rows are the fence, and stay locked until
 		// the parked rows are written too.
-		alive, err := settleCursors(ctx, tx, settlements)
+		alive, err := s.settleCursors(ctx, tx, settlements)
 		if err != nil {
 			return err
 		}
@@ -112,18 +124,22 @@ func (s *Store) settle(ctx context.Context, settlements []adapters.Settlement) (
 
 // settleAlone settles without parked rows: in one statement or, with rows in tables of progress, in one batch, which is a
 // transaction.
-func (s *Store) settleAlone(ctx context.Context, settlements []adapters.Settlement, book *progressBook, writes []progressWrite) (alive map[adapters.LaneRef]bool, err error) {
+func (s *Store) settleAlone(ctx context.Context, settlements []adapters.Settlement, book *progressBook, writes []progressWrite) (map[adapters.LaneRef]bool, error) {
 	if len(writes) == 0 {
-		return settleCursors(ctx, s.pool, settlements)
+		return s.settleCursors(ctx, s.pool, settlements)
 	}
-	batch := &pgx.Batch{}
-	batch.Queue(settleSQL, settleArgs(settlements)...).Query(func(rows pgx.Rows) error {
-		alive, err = lanesIn(rows, len(settlements))
-		return err
-	})
+	batch, alive := &pgx.Batch{}, make(map[adapters.LaneRef]bool, len(settlements))
+	s.queueSettle(batch, settlements, alive)
 	book.queue(batch, writes)
-	err = s.pool.SendBatch(ctx, batch).Close()
-	return alive, err
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil || len(alive) == len(settlements) {
+		return alive, err
+	}
+	return alive, pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := fold(ctx, tx, settlements, alive); err != nil {
+			return err
+		}
+		return settleProgress(ctx, tx, book, writes)
+	})
 }
 
 // settleProgress writes rows in tables of progress, in the transaction that has settled.
@@ -136,22 +152,55 @@ func settleProgress(ctx context.Context, tx pgx.Tx, book *progressBook, writes [
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-func parksAny(settlements []adapters.Settlement) bool {
-	for i := range settlements {
-		if len(settlements[i].Park)+len(settlements[i].Unpark) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func parksAny(settlements []adapters.Settlement) bool { return slices.ContainsFunc(settlements, parks) }
+
+func parks(t adapters.Settlement) bool { return len(t.Park)+len(t.Unpark) > 0 }
 
 // settleCursors returns the lanes that were not fenced.
-func settleCursors(ctx context.Context, q stateQuerier, settlements []adapters.Settlement) (map[adapters.LaneRef]bool, error) {
-	rows, err := q.Query(ctx, settleSQL, settleArgs(settlements)...)
+func (s *Store) settleCursors(ctx context.Context, q settleQuerier, settlements []adapters.Settlement) (map[adapters.LaneRef]bool, error) {
+	alive := make(map[adapters.LaneRef]bool, len(settlements))
+	var err error
+	if s.aside.on() {
+		batch := &pgx.Batch{}
+		s.queueSettle(batch, settlements, alive)
+		err = q.SendBatch(ctx, batch).Close()
+	} else {
+		var rows pgx.Rows
+		if rows, err = q.Query(ctx, settleSQL, settleArgs(settlements)...); err == nil {
+			err = s.aside.read(rows, alive)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	return lanesIn(rows, len(settlements))
+	return alive, fold(ctx, q, settlements, alive)
+}
+
+// queueSettle adds the statement that settles nearly always all lanes. Those that it does not are left to [fold].
+func (s *Store) queueSettle(batch *pgx.Batch, settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) {
+	if !s.aside.on() {
+		batch.Queue(settleSQL, settleArgs(settlements)...).Query(func(rows pgx.Rows) error { return s.aside.read(rows, alive) })
+		return
+	}
+	s.aside.used.Store(true)
+	// Rows are parked under the lock on the cursor row, which keeps operators' commands away.
+	if settlements = slices.DeleteFunc(slices.Clone(settlements), parks); len(settlements) > 0 {
+		batch.Queue(byIndex)
+		batch.Queue(asideSQL, settleArgs(settlements)...).Query(func(rows pgx.Rows) error { return lanesIn(rows, alive) })
+	}
+}
+
+// fold settles the lanes that are not alive yet. Those that are not afterwards are fenced.
+func fold(ctx context.Context, q settleQuerier, settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) error {
+	if len(alive) == len(settlements) {
+		return nil
+	}
+	rest := slices.DeleteFunc(slices.Clone(settlements), func(t adapters.Settlement) bool { return alive[t.LaneRef] })
+	batch, args := &pgx.Batch{}, settleArgs(rest)
+	batch.Queue(byIndex)
+	batch.Queue(lockSQL, args[:2]...)
+	batch.Queue(foldSQL, args...).Query(func(rows pgx.Rows) error { return lanesIn(rows, alive) })
+	return q.SendBatch(ctx, batch).Close()
 }
 
 // settleArgs are the parameters of settleSQL.
@@ -174,15 +223,14 @@ func settleArgs(settlements []adapters.Settlement) []any {
 		beyond, seqs, clusters, sources, anchors, revisions, confirmed}
 }
 
-// lanesIn are the lanes that a result names, of about n.
-func lanesIn(rows pgx.Rows, n int) (map[adapters.LaneRef]bool, error) {
-	alive := make(map[adapters.LaneRef]bool, n)
+// lanesIn adds the lanes that a result names to those alive.
+func lanesIn(rows pgx.Rows, alive map[adapters.LaneRef]bool) error {
 	var ref adapters.LaneRef
 	_, err := pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot}, func() error {
 		alive[ref] = true
 		return nil
 	})
-	return alive, err
+	return err
 }
 
 func fencedLanes(settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) (fenced []adapters.LaneRef) {

@@ -78,6 +78,7 @@ type Store struct {
 	log    *slog.Logger
 
 	deliveries pg.Deliveries
+	aside      aside
 
 	places   sync.Map                     // names of tables of progress as they are given, to those with their schemas
 	progress atomic.Pointer[progressBook] // nil: no route has a row in a table of progress
@@ -129,24 +130,32 @@ func locateState(ctx context.Context, pool *pgxpool.Pool, schema string) (string
 // run with them. The owners of the database and of the schema are trusted.
 func checkOwners(ctx context.Context, q pg.Querier, schema string) error {
 	const sql = `
-SELECT c.relname, r.rolname, current_user
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+SELECT o.kind, o.name, c.oid::regclass::text, r.rolname, current_user
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (
+    SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, c.relowner AS owner
+    UNION ALL
+    SELECT 'FUNCTION', p.oid::regprocedure::text, p.proowner FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+) o JOIN pg_roles r ON r.oid = o.owner
 WHERE current_setting('is_superuser') = 'on' AND n.nspname = $1 AND c.relname LIKE 'outrider\_%'
   AND (c.relname = $2 OR c.relname = ANY ($3)) AND NOT r.rolsuper
   AND r.oid <> n.nspowner AND r.oid <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())
-ORDER BY c.relname LIMIT 1`
-	var table, owner, role string
-	err := q.QueryRow(ctx, sql, schema, stateVersionTable, stateTables).Scan(&table, &owner, &role)
+ORDER BY o.kind DESC, o.name LIMIT 1`
+	var kind, name, table, owner, role string
+	err := q.QueryRow(ctx, sql, schema, stateVersionTable, stateTables).Scan(&kind, &name, &table, &owner, &role)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return stateError("look for the state tables", err)
 	}
-	name, quoted := pgx.Identifier{schema, table}.Sanitize(), pgx.Identifier{owner}.Sanitize()
-	return fmt.Errorf("state store: table %s belongs to role %s, and whatever triggers it has would run with the rights of the superuser %s: "+
-		"connect as a role of its own (`outrider init --print` shows the grants that it needs), or, if the table is yours: ALTER TABLE %s OWNER TO %s",
-		name, quoted, role, name, pgx.Identifier{role}.Sanitize())
+	what, ours := "table "+name, "the table"
+	if kind == "FUNCTION" {
+		what, ours = "function "+name+" of a trigger of table "+table, "the function"
+	}
+	return fmt.Errorf("state store: %s belongs to role %s, and whatever triggers run would have the rights of the superuser %s: "+
+		"connect as a role of its own (`outrider init --print` shows the grants that it needs), or, if %s is yours: ALTER %s %s OWNER TO %s",
+		what, pgx.Identifier{owner}.Sanitize(), role, ours, kind, name, pgx.Identifier{role}.Sanitize())
 }
 
 // Migrate creates or upgrades the tables. Instances that start together take

@@ -16,8 +16,11 @@ import (
 
 var _ adapters.TxStateStore = (*Store)(nil)
 
-// writtenSQL waits until no transaction changes the row, and returns which settle was the last one.
-const writtenSQL = `SELECT epoch, revision FROM outrider_cursor WHERE route = $1 AND slot = $2 FOR UPDATE`
+// These wait until no transaction changes the rows of a lane, and return which settle was the last one.
+const (
+	writtenSQL      = `SELECT epoch, revision FROM outrider_cursor WHERE route = $1 AND slot = $2 FOR UPDATE`
+	writtenAsideSQL = `SELECT epoch, revision FROM outrider_settled WHERE route = $1 AND slot = $2 AND epoch = $3 FOR UPDATE`
+)
 
 // errFenced rolls back a transaction of which a lane is not the writer's any more.
 var errFenced = errors.New("the lane has another owner")
@@ -48,7 +51,7 @@ func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, 
 			return err
 		}
 		state := stateTx{tx, s.pool.schema}
-		alive, err := settleCursors(ctx, state, sorted)
+		alive, err := s.settleCursors(ctx, state, sorted)
 		if err != nil {
 			return err
 		}
@@ -122,10 +125,18 @@ func deliveredThere(ctx context.Context, tx pgx.Tx, settlements []adapters.Settl
 // do not matter: the lane is not ours then.
 func (s *Store) written(ctx context.Context, settlements []adapters.Settlement) (bool, error) {
 	first := &settlements[0]
-	var epoch, revision int64
-	err := s.pool.QueryRow(ctx, writtenSQL, first.Route, int16(first.Slot)).Scan(&epoch, &revision)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
+	found := false
+	look := func(rows pgx.Rows) error {
+		var epoch, revision int64
+		_, err := pgx.ForEachRow(rows, []any{&epoch, &revision}, func() error {
+			found = found || epoch == first.Epoch && revision >= first.Revision
+			return nil
+		})
+		return err
 	}
-	return epoch == first.Epoch && revision >= first.Revision, err
+	batch := &pgx.Batch{}
+	batch.Queue(writtenSQL, first.Route, int16(first.Slot)).Query(look)
+	batch.Queue(writtenAsideSQL, first.Route, int16(first.Slot), first.Epoch).Query(look)
+	err := s.pool.SendBatch(ctx, batch).Close()
+	return found, err
 }

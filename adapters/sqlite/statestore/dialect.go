@@ -28,7 +28,7 @@ const sqlNow = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 var dialect = state.Dialect{
 	Dialect: sqltext.Dialect{Param: func(n int) string { return "?" + strconv.Itoa(n) }, Value: state.AsMicros},
 	Names: sqltext.Names{"now": sqlNow, "by": "by", "text": "text", "alive": "i.lease_until > " + sqlNow, "flows": "status <> 'dead'",
-		"beyond": "c.beyond", "role": "''", "json": "", "lock": ""},
+		"beyond": "c.beyond", "cursors": "outrider_cursor", "role": "''", "json": "", "lock": ""},
 	Later: sqlNow + " + ?", AuditTime: true, OwnClock: true, RowOrder: true, SkipScan: true, Unnamed: true,
 	OfGroup: func(packed string) (string, []any) { return "message_group IS nullif(?, '')", []any{packed} },
 
