@@ -202,4 +202,4 @@ PAIRS ?= 7
 .PHONY: bench-compare
 bench-compare: ## Measure Outrider of REV=HEAD and of the working tree in PAIRS=7 interleaved pairs, and print the ratios
 	@mkdir -p bin
-	$(BENCH) -compare $(REV) -runs $(PAIRS) -scenario drain,latency -peers outrider -duration 2s -warmup 2 -record bin/bench-compare.ndjson $(BENCHFLAGS)
+	$(BENCH) -compare $(REV) -runs $(PAIRS) -scenario drain,latency -peers outrider -duration 2s -warmup 2 -limit 1h -record bin/bench-compare.ndjson $(BENCHFLAGS)
