@@ -18,8 +18,13 @@ func TestAPageThatShowsTheSameIsNotSentAgain(t *testing.T) {
 		t.Fatal("the page has no ETag")
 	}
 	s.until("a time relative to now goes on", func() bool { b.open("/parked?route=eu_orders"); return b.page != first && b.tag == tag })
-	b.head.Set("If-None-Match", tag)
-	s.until("the page is not sent again", func() bool { return b.open("/parked?route=eu_orders") == http.StatusNotModified && b.page == "" })
+	s.until("the page is not sent again", func() bool {
+		if b.tag != "" { // a busy machine may change the page once more, such as by an alarm that begins
+			tag = b.tag
+		}
+		b.head.Set("If-None-Match", tag)
+		return b.open("/parked?route=eu_orders") == http.StatusNotModified && b.page == ""
+	})
 	s.publish("bad-2", `{"customer": "bad"}`)
 	s.until("what has changed is sent", func() bool { return b.open("/parked?route=eu_orders") == http.StatusOK && b.tag != tag })
 }
