@@ -38,6 +38,14 @@ INSERT INTO outrider_cursor (route, slot, epoch) `
 
 	onceCreated = ` ON CONFLICT (route, slot) DO NOTHING`
 
+	// lockFreeSQL locks those of the lanes ($1, $2) that $3 may acquire, but for lanes of owners whose connection was lost. A settle that is
+	// under way changes them no more then: acquireSQL can miss a row that is changed while it runs (seen on PostgreSQL 18), and the lane
+	// would stay with its owner until the next attempt.
+	lockFreeSQL = `
+SELECT FROM outrider_cursor c JOIN unnest($1::text[], $2::smallint[]) AS w(route, slot) ON c.route = w.route AND c.slot = w.slot
+WHERE c.owner IS NULL OR c.owner = $3 OR NOT EXISTS (SELECT FROM outrider_instance i WHERE i.id = c.owner AND i.lease_until > clock_timestamp())
+ORDER BY c.route, c.slot FOR NO KEY UPDATE OF c`
+
 	// acquireSQL takes those of the lanes ($1, $2) that have no living owner: no owner, this instance, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is
 	// free. The query for the lock is shared, so that two who ask at once do not
@@ -143,6 +151,7 @@ func (s *Store) acquire(ctx context.Context, instance string, wanted []adapters.
 	batch.Queue(routesLock, routes)
 	batch.Queue(pausedRoutesSQL, routes).Query(eachRoute(taken, func(a *adapters.Acquired) { a.Paused = true }))
 	batch.Queue(createUnpausedSQL, of, slots)
+	batch.Queue(lockFreeSQL, of, slots, instance)
 	batch.Queue(acquireSQL, of, slots, most, instance).Query(func(rows pgx.Rows) (err error) {
 		lanes, err = collectStates(rows)
 		return err
