@@ -109,8 +109,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, stream string) (<-chan *mess
 	return out, nil
 }
 
-// heartbeat is the pause between the server's signs of life. The client sometimes does not ask for the next message, when one is answered
-// before its request has returned: it asks again when two signs of life are missing. The default would let messages wait for 30 s.
+// heartbeat is the pause between the server's heartbeats. The client sometimes does not ask for the next message, when one is answered
+// before its request has returned: it asks again when two heartbeats are missing. The default would let messages wait for 30 s.
 const heartbeat = 500 * time.Millisecond
 
 // nakDelay is the pause before a message that was refused comes again.

@@ -89,9 +89,8 @@ func InitIndexes(ctx context.Context, cfg *config.Config, say func(string), opts
 	})
 }
 
-// InitWake creates the also create triggers, so that every INSERT wakes the relay, for sources
-// with `wake: notify` or `auto`, where they are missing; the tables must exist. It returns what
-// it did, a sentence each.
+// InitWake creates triggers, so that every INSERT wakes the relay, for sources with `wake: notify` or
+// `auto`, where they are missing; the tables must exist. It returns what it did, a sentence each.
 func InitWake(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, error) {
 	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
 	return eachSource(b, func(name string) ([]string, error) {
@@ -133,8 +132,8 @@ func InitSQL(cfg *config.Config, to Grantees) map[string]string {
 	return out
 }
 
-// InitWakeSQL returns, per source with `wake: notify` or `auto`, the statements for
-// also create triggers, so that every INSERT wakes the relay.
+// InitWakeSQL returns, per source with `wake: notify` or `auto`, the statements that create triggers, so
+// that every INSERT wakes the relay.
 func InitWakeSQL(cfg *config.Config) map[string]string {
 	out, b := map[string]string{}, assembly.NewBuilder(cfg, assembly.OptionsOf(nil))
 	for name := range cfg.Sources {

@@ -50,7 +50,7 @@ const (
 	// progressPause is how often rows are read: a route that is to be paused stops within a second.
 	progressPause = 500 * time.Millisecond
 
-	// progressAlive is how often signs of life are written into rows that do not change.
+	// progressAlive is how often the time is written into rows that do not change otherwise.
 	progressAlive = 10 * time.Second
 
 	// progressPatience bounds one comparison.

@@ -39,12 +39,12 @@ INSERT INTO outrider_cursor (route, slot, epoch) `
 	onceCreated = ` ON CONFLICT (route, slot) DO NOTHING`
 
 	// lockFreeSQL locks those of the lanes ($1, $2) that $3 may acquire, but for lanes of owners whose connection was lost. A settle that is
-	// under way changes them no more then: acquireSQL can miss a row that is changed while it runs (seen on PostgreSQL 18), and the lane
-	// would stay with its owner until the next attempt.
-	lockFreeSQL = `
-SELECT FROM outrider_cursor c JOIN unnest($1::text[], $2::smallint[]) AS w(route, slot) ON c.route = w.route AND c.slot = w.slot
+	// under way changes them no more then. PostgreSQL 18.0 and 18.1 miss rows otherwise: where an UPDATE reads a materialized WITH by a
+	// nested loop and finds that a row was changed meanwhile, it does not come back to the rows of the WITH that follow. Those lanes would
+	// stay with their owner until the next attempt.
+	lockFreeSQL = lockLanes + `
 WHERE c.owner IS NULL OR c.owner = $3 OR NOT EXISTS (SELECT FROM outrider_instance i WHERE i.id = c.owner AND i.lease_until > clock_timestamp())
-ORDER BY c.route, c.slot FOR NO KEY UPDATE OF c`
+` + inOrder
 
 	// acquireSQL takes those of the lanes ($1, $2) that have no living owner: no owner, this instance, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is

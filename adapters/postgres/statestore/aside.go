@@ -40,13 +40,17 @@ WITH s AS MATERIALIZED (
 )
 SELECT route, slot FROM later UNION ALL SELECT route, slot FROM first`
 
-	// foldSQL settles in the cursor row, wherever the progress was before. lockSQL, in the same transaction, comes first, as an acquirer
-	// locks the cursor row first: what foldSQL then sees of the row and of what is aside does not change any more. One statement that locks
-	// and joins what it has locked misses rows that others have changed meanwhile (seen on PostgreSQL 18).
-	lockSQL = `
-SELECT FROM outrider_cursor c JOIN unnest($1::text[], $2::smallint[]) AS s(route, slot) ON c.route = s.route AND c.slot = s.slot
-ORDER BY c.route, c.slot FOR NO KEY UPDATE OF c`
+	// lockSQL locks the cursor rows of the lanes ($1, $2).
+	lockSQL = lockLanes + inOrder
 
+	lockLanes = `
+SELECT FROM outrider_cursor c JOIN unnest($1::text[], $2::smallint[]) AS s(route, slot) ON c.route = s.route AND c.slot = s.slot `
+
+	inOrder = `ORDER BY c.route, c.slot FOR NO KEY UPDATE OF c`
+
+	// foldSQL settles in the cursor row, wherever the progress was before. lockSQL, in the same transaction, comes first, as an acquirer
+	// locks the cursor row first: what foldSQL then sees of the row and of what is aside does not change any more. That also keeps
+	// PostgreSQL 18.0 and 18.1 from missing rows, see lockFreeSQL.
 	foldSQL = `
 WITH s AS MATERIALIZED (
     SELECT s.* FROM ` + settledLanes + `

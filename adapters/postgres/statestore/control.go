@@ -4,17 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
+// releaseSQL follows lockSQL, so that lanes are locked in the order in which all do.
 const releaseSQL = `
-WITH ours AS MATERIALIZED (
-    SELECT c.route, c.slot FROM outrider_cursor c
-    WHERE c.owner = $1 AND (c.route, c.slot) IN (SELECT * FROM unnest($2::text[], $3::smallint[]))
-    ORDER BY c.route, c.slot FOR UPDATE
-)
-UPDATE outrider_cursor AS c SET owner = NULL FROM ours o WHERE c.route = o.route AND c.slot = o.slot`
+UPDATE outrider_cursor AS c SET owner = NULL FROM unnest($1::text[], $2::smallint[]) AS s(route, slot)
+WHERE c.route = s.route AND c.slot = s.slot AND c.owner = $3`
 
 // Release implements [adapters.StateStore].
 func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
@@ -23,8 +22,10 @@ func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.L
 		routes[i], slots[i] = l.Route, int16(l.Slot)
 	}
 	err := pg.RetryDeadlock(func() error {
-		_, err := s.pool.Exec(ctx, releaseSQL, instance, routes, slots)
-		return err
+		batch := &pgx.Batch{} // a transaction
+		batch.Queue(lockSQL, routes, slots)
+		batch.Queue(releaseSQL, routes, slots, instance)
+		return s.pool.SendBatch(ctx, batch).Close()
 	})
 	return stateError(fmt.Sprintf("release lanes of %q", instance), err)
 }

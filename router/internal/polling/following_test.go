@@ -12,14 +12,23 @@ import (
 
 // commits is a source whose every commit wakes its reader.
 type commits struct {
-	woken   chan struct{}
-	follows atomic.Bool
+	woken    chan struct{}
+	follows  atomic.Bool
+	notifies atomic.Bool // publishers can wake its reader
+	sleeps   atomic.Bool // they are to
 }
 
-func (c *commits) Wake() <-chan struct{}                { return c.woken }
-func (c *commits) Sleep(context.Context) adapters.Sleep { return adapters.Unsupported }
-func (c *commits) Awake()                               {}
-func (c *commits) Follows() bool                        { return c.follows.Load() }
+func (c *commits) Wake() <-chan struct{} { return c.woken }
+func (c *commits) Awake()                { c.sleeps.Store(false) }
+func (c *commits) Follows() bool         { return c.follows.Load() }
+
+func (c *commits) Sleep(context.Context) adapters.Sleep {
+	if !c.notifies.Load() {
+		return adapters.Unsupported
+	}
+	c.sleeps.Store(true)
+	return adapters.Armed
+}
 
 func (c *commits) commit() {
 	select {
@@ -155,5 +164,26 @@ func TestAReaderThatFollowsNoLongerPolls(t *testing.T) {
 		if n := r.polls.Load(); n < 59 || n > 62 {
 			t.Errorf("%d polls in a minute, want 60", n)
 		}
+	})
+}
+
+// A reader that publishers were to wake, and that follows commits instead, tells them that it is awake.
+func TestAReaderThatBeginsToFollowIsNotNotified(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		following(t, func(c *commits, r *reader) {
+			c.follows.Store(false)
+			c.notifies.Store(true)
+			time.Sleep(time.Minute)
+			if !c.sleeps.Load() {
+				t.Fatal("the reader does not sleep")
+			}
+			c.follows.Store(true)
+			c.commit()
+			synctest.Wait()
+			if c.sleeps.Load() {
+				t.Error("publishers still notify a reader that follows commits")
+			}
+		})
 	})
 }

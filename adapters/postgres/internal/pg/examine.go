@@ -45,15 +45,28 @@ func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]adapters.Finding,
 		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
 	}
 	f := []adapters.Finding{Fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
-	if version < oldestServer {
-		return append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
-			Fix: "upgrade to PostgreSQL 13 or later"}), false
+	judged := judgeVersion(version, name)
+	f = append(f, judged)
+	if judged.Level == adapters.LevelBroken {
+		return f, false
 	}
-	f = append(f, Fine("server version", "PostgreSQL "+name))
 	if standby {
 		return append(f, Judge("primary server", "", ErrStandby)...), true
 	}
 	return append(f, Fine("primary server", "not a standby")), true
+}
+
+// judgeVersion says what a server's version means. version is its server_version_num.
+func judgeVersion(version int, name string) adapters.Finding {
+	const subject = "server version"
+	switch {
+	case version < oldestServer:
+		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: "PostgreSQL " + name + " is too old", Fix: "upgrade to PostgreSQL 13 or later"}
+	case version == 18_00_00 || version == 18_00_01:
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject, Text: "PostgreSQL " + name +
+			" misses rows in some statements while others change them: claims, and lanes that change hands, may have to be tried again", Fix: "upgrade to PostgreSQL 18.4 or later"}
+	}
+	return Fine(subject, "PostgreSQL "+name)
 }
 
 // ExamineClock compares the server's clock with this host's.

@@ -53,9 +53,8 @@ func (w *Waker) examineNotifications(ctx context.Context) adapters.Finding {
 // examineWAL follows the WAL for a moment, and says what wakes the source if that fails.
 func (w *Waker) examineWAL(ctx context.Context) adapters.Finding {
 	const subject = "wake-up"
-	s, err := openStream(ctx, w.pool, walSilence)
+	err := w.tryWAL(ctx)
 	if err == nil {
-		s.close()
 		return pg.Fine(subject, "by replication: each commit wakes the relay, whoever publishes")
 	}
 	no, is := errors.AsType[*refused](err)
@@ -74,6 +73,18 @@ func (w *Waker) examineWAL(ctx context.Context) adapters.Finding {
 	default:
 		return pg.Unknown(subject, err)
 	}
+}
+
+// tryWAL returns nil if the WAL is followed, or can be.
+func (w *Waker) tryWAL(ctx context.Context) error {
+	if w.follows.Load() {
+		return nil
+	}
+	s, err := openStream(ctx, w.pool, walSilence)
+	if err == nil {
+		s.close()
+	}
+	return err
 }
 
 // triggered returns nil if all tables have the trigger, and the WAL is not followed: then it is needed.

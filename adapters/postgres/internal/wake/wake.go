@@ -52,6 +52,7 @@ const (
 	// has to mend.
 	wakePassing = 10 * time.Second
 	wakeRefused = time.Minute
+
 	// wakeRelied is how long a reader relies on the lock of another one, of whose
 	// end it gets no notification of it.
 	wakeRelied = 10 * time.Second
@@ -236,16 +237,17 @@ func (w *Waker) keep(ctx context.Context, what string, open func(context.Context
 }
 
 // postponed says once why there is no connection, and waits until it may be made again. With [Auto] it is nothing to mend: doctor says it.
+// Much WAL is nothing to mend either.
 func (w *Waker) postponed(ctx context.Context, what string, no *refused, said *string) {
 	level, pause := slog.LevelWarn, wakeRefused
 	if no.passes {
 		pause = wakePassing
 	}
-	if w.mode == Auto || no.passes {
+	if w.mode == Auto || no == errBusy {
 		level = slog.LevelDebug
 	}
-	if text := no.Error(); text != *said {
-		*said = text
+	if no.fix != *said { // figures in why may change
+		*said = no.fix
 		w.log.Log(ctx, level, what+" do not wake the reader; new rows are found by polling", "tables", w.tables, "error", no)
 	}
 	w.Rest(ctx, pause)

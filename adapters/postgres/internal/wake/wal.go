@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -150,11 +151,13 @@ func replicationRefused(s *senders, err error) error {
 		return pg.Plainly(err)
 	}
 	role := pgx.Identifier{s.role}.Sanitize()
-	switch refusal.Code {
-	case "28000":
+	switch {
+	case strings.HasPrefix(refusal.Code, "57"): // it starts or stops
+		return pg.Plainly(err)
+	case refusal.Code == "28000":
 		return &refused{"pg_hba.conf has no line for replication by role " + role, "add one: host replication " + role + " ADDRESS scram-sha-256", false}
-	case "53300":
-		return &refused{fmt.Sprintf("all of max_wal_senders (%d) are in use", s.most), "raise it", true}
+	case refusal.Code == "53300": // all of max_wal_senders, or of max_connections
+		return &refused{"the server has no connection for it: " + refusal.Message, "raise the limit, or have fewer relays follow the WAL", true}
 	}
 	return &refused{"the server refuses a connection for replication: " + refusal.Message, "connect to the server itself, not to a pooler", false}
 }
@@ -193,7 +196,7 @@ func (s *stream) next(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		const header, keepalive = 25, 18 // bytes: of WAL's messages, and of the server's signs of life
+		const header, keepalive = 25, 18 // bytes: of WAL's messages, and of the server's keepalives
 		switch {
 		case len(data) >= header && data[0] == 'w':
 			s.received = binary.BigEndian.Uint64(data[1:]) + uint64(len(data)-header)

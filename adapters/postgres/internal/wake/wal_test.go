@@ -3,6 +3,7 @@ package wake
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -240,7 +242,8 @@ func TestWhoMayNotFollowIsToldWhy(t *testing.T) {
 	e.until("notifications are heard", func() bool { return auto.Sleep(t.Context()) == adapters.Armed })
 	e.exec("ALTER ROLE plain REPLICATION")
 	e.until("the WAL is followed", func() bool { return strict.Follows() && auto.Follows() })
-	expect(Auto, adapters.LevelOK, "by replication: each commit wakes the relay")
+	const expected = "by replication: each commit wakes the relay, whoever publishes"
+	expect(Auto, adapters.LevelOK, expected)
 	expect(Replication, adapters.LevelOK, "by replication: each commit wakes the relay")
 	for range 3 { // of max_wal_senders, 10
 		e.waker(Replication, e.pool)
@@ -249,6 +252,26 @@ func TestWhoMayNotFollowIsToldWhy(t *testing.T) {
 		return e.text("SELECT count(*)::text FROM pg_stat_replication WHERE state = 'streaming'") == "5"
 	})
 	expect(Replication, adapters.LevelBroken, "max_wal_senders (10)", "raise max_wal_senders")
+	late := e.waker(Replication, e.pool)
+	e.until("a warning of one that comes too late", func() bool { return strings.Count(e.log.String(), "level=WARN") == 2 })
+	if f := auto.Examine(t.Context())[0]; f.Text != expected || late.Follows() {
+		t.Errorf("of one that follows: %q, want %q; followed by the sixth: %v", f.Text, expected, late.Follows())
+	}
+}
+
+// A refusal that passes when the server has started is a lost connection, which is made again soon; others are not tried again at once.
+func TestWhatAServerThatRefusesMeans(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]string{
+		"57P03": "", "57P01": "", // it starts, it stops
+		"28000": "pg_hba.conf has no line", "53300": "too many clients already", "08P01": "not to a pooler",
+	} {
+		err := replicationRefused(&senders{role: "r", most: 10}, &pgconn.PgError{Severity: "FATAL", Code: code, Message: "too many clients already"})
+		no, is := errors.AsType[*refused](err)
+		if is != (want != "") || is && !strings.Contains(no.Error(), want) {
+			t.Errorf("code %s: %v, want %q", code, err, want)
+		}
+	}
 }
 
 // A server that writes much WAL is not asked to send it all: the reader polls meanwhile, and follows again later.
