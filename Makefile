@@ -29,7 +29,7 @@ FUZZTIME ?= 500x
 BENCHFLAGS ?=
 
 # The modules; `work` is the pattern of the packages of those in go.work. Module deploy is not in it.
-MODULES := . bench deploy examples/orm internal/faults
+MODULES := . bench deploy examples/orm internal/faults internal/interleave
 TESTENV := go run ./internal/testenv/cmd/testenv --
 BRIEFLY := go run ./internal/testenv/cmd/testenv -brief -browser --
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -96,6 +96,16 @@ test-mysql: ## Run the tests of MariaDB's and MySQL's adapters and the main faul
 		"go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -run '$(PART)' $(TESTFLAGS) ./adapters/mysql/... && \
 		go test -timeout 5m -run 'MySQL' $(TESTFLAGS) ./outbox && \
 		go test -timeout 15m -run '$(MYSQL_FAULTS)' $(TESTFLAGS) ./internal/faults"
+
+# How many interleavings of each scenario `make interleave` runs: a number, or all.
+SHARE ?= 60
+# On a version of PostgreSQL it runs without MariaDB.
+INTERLEAVED = $(if $(filter 14 15 16 17 18,$(VERSION)),-postgres $(VERSION),-servers PostgreSQL,MariaDB)
+
+.PHONY: interleave
+interleave: ## Interleave the statements of relays, publishers and operators, SHARE=60 (or all) ways, and those of mutants; VERSION=14 (to 18) of PostgreSQL
+	go run ./internal/testenv/cmd/testenv -brief $(INTERLEAVED) -- env OUTRIDER_INTERLEAVE=$(SHARE) go test $(LIGHTLY) -v -count=1 -timeout 5h -parallel 4 \
+		$(if $(findstring -postgres,$(INTERLEAVED)),-skip MariaDB) $(TESTFLAGS) ./internal/interleave
 
 .PHONY: api-check
 api-check: ## Hold the admin API against its document with schemathesis (needs Python and PyPI)

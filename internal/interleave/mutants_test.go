@@ -1,0 +1,83 @@
+package interleave_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// logMutants are changes of the statements of a log table and its state store.
+var logMutants = []*mutant{
+	{name: "settle: any epoch", by: "the fence", find: "AND c.epoch = s.epoch AND c.revision >= s.confirmed\nRETURNING c.route, c.slot, c.ctid", replace: "AND c.revision >= s.confirmed\nRETURNING c.route, c.slot, c.ctid"},
+	{name: "settle: any revision", by: "the state store is put back", find: "AND c.revision >= s.confirmed\nRETURNING", replace: "\nRETURNING"},
+	{name: "settle: the position stays", by: "the fence", find: "SET position = s.position,", replace: "SET position = c.position,"},
+	{name: "settle: the snapshot stays", by: "late rows", find: "snapshot = s.snapshot,", replace: "snapshot = c.snapshot,"},
+	{name: "settle: the revision stays", by: "the fence", find: "revision = s.revision,", replace: "revision = c.revision,"},
+	{name: "acquire: the epoch stays", by: "the fence", find: "epoch = greatest(c.epoch + 1,", replace: "epoch = greatest(c.epoch, 0 *"},
+	{name: "acquire: takes lanes of living owners", by: "two acquire", find: "w.owner IN (SELECT d.owner FROM dead d)", replace: "true"},
+	{name: "acquire: owners whose lease is over live", by: "the fence", find: "i.lease_until <= clock_timestamp()", replace: "false"},
+	{name: "acquire: takes lanes of a paused route", by: "pause", find: "u.route = ANY($1::text[]) AND", replace: "u.route = ANY($1::text[]) AND false AND"},
+	{name: "acquire: takes more than wanted", by: "two share lanes", find: "free.place <= free.most AND", replace: ""},
+	{name: "acquire: lanes of others before its own", by: "an instance acquires its own lane again", find: "ORDER BY w.owner = $4 DESC NULLS LAST, w.owner IS NULL DESC, w.slot", replace: "ORDER BY w.owner IS NULL DESC, w.slot"},
+	{name: "bind: the route is not locked", by: "bind", find: "SELECT pg_advisory_xact_lock(hashtextextended('outrider route '", replace: "SELECT pg_advisory_xact_lock_shared(hashtextextended('outrider route '"},
+	{name: "bind: rows of another table are none", by: "bind", find: "OR $3::text <> '' AND o.source NOT IN ('', $3::text)", replace: "OR $3::text <> '' AND false"},
+	{name: "release: lanes of others too", by: "release of a lane that was lost", find: "WHERE c.owner = $1 AND (c.r", replace: "WHERE $1 = $1::text AND (c.r"},
+	{name: "read: late rows of running transactions are overlooked", by: "late rows", find: "FROM pg_snapshot_xip($3::pg_snapshot) AS x(xid)", replace: "FROM pg_snapshot_xip('1:1:'::pg_snapshot) AS x(xid)"},
+	{name: "read: late rows of the next transaction are overlooked", by: "late rows of a slow insert", find: "o.xid >= pg_snapshot_xmax($3::pg_snapshot)", replace: "o.xid > pg_snapshot_xmax($3::pg_snapshot)"},
+	{name: "read: late rows are noticed, and those of running transactions not read", by: "late rows", find: "FROM pg_snapshot_xip(r.snap) AS x(xid)", replace: "FROM pg_snapshot_xip('1:1:'::pg_snapshot) AS x(xid)"},
+	{name: "read: late rows are noticed, and those of the next transaction not read", by: "late rows of a slow insert", find: "o.xid >= pg_snapshot_xmax(r.snap)", replace: "o.xid > pg_snapshot_xmax(r.snap)"},
+	{name: "read: the row at the cursor again", by: "late rows", find: "o.slot = $1::smallint AND o.position > $2::bigint\n", replace: "o.slot = $1::smallint AND o.position >= $2::bigint\n"},
+	{name: "read: the wrong order", by: "late rows", find: "ORDER BY o.slot, o.position\n    LIMIT $6::int", replace: "ORDER BY o.slot DESC, o.position DESC\n    LIMIT $6::int"},
+	{name: "read: no limit", by: "late rows", find: "LIMIT $6::int", replace: "LIMIT $6::int + 10"},
+	{name: "park: a message that was skipped comes back", by: "skip beside a failed attempt", find: "WHERE (k.seq >= l.stored", replace: "WHERE (true"},
+	{name: "park: a redrive is overwritten", by: "redrive beside a failed attempt", find: "AND p.attempts = 0 AND p.status = 'retrying')", replace: "AND false)"},
+	{name: "unpark: all messages of the lane", by: "one of two parked messages is delivered", find: "AND p.slot = u.slot AND p.seq = u.seq", replace: "AND p.slot = u.slot"},
+	{name: "redrive, skip: the owner does not notice", by: "redrive beside a failed attempt", find: "SET commands = commands + 1", replace: "SET commands = commands + 0"},
+	{name: "redrive: the attempts stay", by: "redrive beside a failed attempt", find: "SET status = 'retrying', attempts = 0,", replace: "SET status = 'retrying',"},
+	{name: "purge: messages that are not dead too", by: "purge beside a redrive", find: "AND status IN ('dead')", replace: ""},
+	{name: "seek: the epoch stays", by: "seek", find: "epoch = c.epoch + 1, commands", replace: "epoch = c.epoch, commands"},
+	{name: "seek: the owner stays", by: "seek", find: "owner = NULL, updated_at", replace: "owner = c.owner, updated_at"},
+	{name: "deliver: what a lost commit has written is not found", by: "exactly once over a lost connection", find: "SELECT epoch, revision FROM", replace: "SELECT epoch, revision - 1 FROM"},
+	{name: "deliver: skipped messages are not missed", by: "skip beside a delivery in a transaction", find: "SELECT p.route, p.slot, p.seq FROM \"public\".outrider_parked AS p\nJOIN unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq) ON p.route = u.route AND p.slot = u.slot AND p.seq = u.seq\nFOR UPDATE OF p",
+		replace: "SELECT u.route, u.slot, u.seq FROM unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq)"},
+	{name: "retention: late rows count as settled", by: "retention beside late rows", find: "pg_visible_in_snapshot(o.xid, r.snap) AS covered", replace: "true AS covered"},
+	{name: "retention: rows behind the cursor too", by: "retention beside late rows", find: "o.position > m.mark AND o.position <= r.pos", replace: "o.position > m.mark"},
+}
+
+func TestMutantsOfALog(t *testing.T) {
+	t.Parallel()
+	kill(t, logMutants, logScenarios, logDatabase, logWorld)
+}
+
+// mutantsAtOnce is how many mutants are tried at once: each waits for the server most of the time.
+const mutantsAtOnce = 3
+
+// kill runs the share of a scenario with each mutant, until it fails.
+func kill(t *testing.T, mutants []*mutant, scenarios []*scenario, database func(t *testing.T) string, open func(t *testing.T, url string, m *mutant) *world) {
+	t.Helper()
+	if briefly() {
+		t.Skip("make interleave tries the mutants")
+	}
+	urls := make(chan string, mutantsAtOnce)
+	for range mutantsAtOnce {
+		urls <- database(t)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			url := <-urls
+			t.Cleanup(func() { urls <- url })
+			w := open(t, url, m)
+			i := slices.IndexFunc(scenarios, func(sc *scenario) bool { return sc.name == m.by })
+			e, err := w.sample(t.Context(), scenarios[i], max(shareOf(t), mutantShare))
+			switch {
+			case m.met.Load() == 0:
+				t.Error("no statement has the text that the mutant changes: it is stale")
+			case err == nil:
+				t.Errorf("it survives %d interleavings of %q", e.runs, m.by)
+			default:
+				t.Logf("killed by interleaving %d of %q: %s", e.runs+1, m.by, strings.SplitN(err.Error(), "\n", 2)[0])
+			}
+		})
+	}
+}

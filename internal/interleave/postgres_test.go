@@ -1,0 +1,250 @@
+package interleave_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// postgres is PostgreSQL as the scheduler sees it.
+type postgres struct {
+	address string // of the server
+	admin   *pgx.Conn
+
+	ending sync.Mutex
+	ender  *pgx.Conn // ends connections while admin is in use
+}
+
+func openPostgres(server string) (*postgres, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	p := &postgres{address: u.Host}
+	if p.admin, err = pgx.Connect(context.Background(), server); err == nil {
+		p.ender, err = pgx.Connect(context.Background(), server)
+	}
+	return p, err
+}
+
+func (p *postgres) close() {
+	_ = p.admin.Close(context.Background())
+	_ = p.ender.Close(context.Background())
+}
+
+// waiting implements [database].
+func (p *postgres) waiting(pids []int64) (int, error) {
+	n := 0
+	err := p.admin.QueryRow(context.Background(), "SELECT count(*) FROM unnest($1::int[]) AS p(id) WHERE cardinality(pg_blocking_pids(p.id)) > 0", pids).Scan(&n)
+	return n, err
+}
+
+// end implements [database].
+func (p *postgres) end(pid int64) error {
+	p.ending.Lock()
+	defer p.ending.Unlock()
+	for {
+		var there bool
+		err := p.ender.QueryRow(context.Background(), "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE pid = $1", pid).Scan(&there)
+		if err != nil || !there {
+			return err
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// pgConn is a connection of a session, as the proxy sees it.
+type pgConn struct {
+	*link
+	client, server *bufio.Reader
+	pid            int64
+
+	statements map[string]string // texts by the names of prepared statements
+	bound      string            // text of the statement that is bound
+	pending    []byte            // messages that the server has not got
+	status     byte              // of the server's last ReadyForQuery
+	answers    []byte            // of the server, that the client has not got
+	holds      touches           // what the transaction has changed
+	failed     bool              // the server skips what comes until the next Sync
+}
+
+// serve implements [database].
+func (p *postgres) serve(l *link) error {
+	c := &pgConn{link: l, client: bufio.NewReader(l.client), server: bufio.NewReader(l.server), statements: map[string]string{}, holds: touches{}}
+	if err := c.startUp(); err != nil {
+		return err
+	}
+	for {
+		kind, message, err := readPG(c.client)
+		if err != nil {
+			return err
+		}
+		if err := c.message(kind, message); err != nil {
+			return err
+		}
+	}
+}
+
+// startUp passes the beginning of a connection on.
+func (c *pgConn) startUp() error {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c.client, head); err != nil {
+		return err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head)-4)
+	if _, err := io.ReadFull(c.client, body); err != nil {
+		return err
+	}
+	if err := c.toServer(slices.Concat(head, body)); err != nil {
+		return err
+	}
+	for {
+		kind, message, err := c.answer()
+		if err := errors.Join(err, c.flush()); err != nil {
+			return err
+		}
+		switch kind {
+		case 'K':
+			c.pid = int64(binary.BigEndian.Uint32(message[5:]))
+		case 'Z':
+			return nil
+		case 'R':
+			if binary.BigEndian.Uint32(message[5:]) == 0 {
+				continue // trusted
+			}
+			_, password, err := readPG(c.client)
+			if err == nil {
+				err = c.toServer(password)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// message handles one message of the client.
+func (c *pgConn) message(kind byte, message []byte) error {
+	body := message[5:]
+	if c.failed && kind != 'S' {
+		return nil
+	}
+	switch kind {
+	case 'Q':
+		text := string(bytes.TrimRight(body, "\x00"))
+		return c.send(text, pgMessage('Q', append([]byte(c.mutate(text)), 0)), "Z")
+	case 'P':
+		name, rest, _ := bytes.Cut(body, []byte{0})
+		text, types, _ := bytes.Cut(rest, []byte{0})
+		c.statements[string(name)] = string(text)
+		message = pgMessage('P', bytes.Join([][]byte{name, []byte(c.mutate(string(text))), types}, []byte{0}))
+	case 'B':
+		_, rest, _ := bytes.Cut(body, []byte{0})
+		name, _, _ := bytes.Cut(rest, []byte{0})
+		c.bound = c.statements[string(name)]
+	case 'E':
+		return c.send(c.bound, append(message, pgMessage('H', nil)...), "CEIs")
+	case 'S':
+		c.failed = false
+		if c.status == 'I' && len(c.holds) > 0 { // the end of an implicit transaction
+			return c.send("COMMIT", message, "Z")
+		}
+		return c.pass(message, "Z")
+	case 'H':
+		return errors.New("the proxy does not know how many answers follow a Flush")
+	case 'X':
+		return io.EOF
+	}
+	c.pending = append(c.pending, message...)
+	return nil
+}
+
+// send sends a statement when the scheduler says so, and passes its answer on.
+func (c *pgConn) send(text string, message []byte, until string) error {
+	of := touched(text)
+	if isEnd(text) {
+		of = touches{}
+		of.add(c.holds, true)
+	}
+	if len(of) == 0 {
+		return c.pass(message, until)
+	}
+	do := c.gate(step{text, of}, c.pid)
+	if do == cutBefore {
+		return c.cut(c.pid)
+	}
+	c.holds.add(of, true)
+	err := c.exchange(message, until)
+	if do == cutAfter {
+		return errors.Join(err, c.cut(c.pid))
+	}
+	c.answered() // before the client goes on
+	return errors.Join(err, c.flush())
+}
+
+// pass sends what is pending and a message, and passes the answers on.
+func (c *pgConn) pass(message []byte, until string) error {
+	return errors.Join(c.exchange(message, until), c.flush())
+}
+
+// exchange sends what is pending and a message, and reads the answers up to one of some kinds.
+func (c *pgConn) exchange(message []byte, until string) error {
+	err := c.toServer(append(c.pending, message...))
+	c.pending = c.pending[:0]
+	var kind byte
+	for err == nil && !bytes.ContainsRune([]byte(until), rune(kind)) {
+		if kind, message, err = c.answer(); kind == 'E' { // which ends the transaction
+			c.failed, c.holds = until != "Z", touches{}
+		}
+	}
+	if err == nil && kind == 'Z' {
+		if c.status = message[5]; c.status == 'I' {
+			c.holds = touches{}
+		}
+	}
+	return err
+}
+
+// flush gives the client the answers.
+func (c *pgConn) flush() error {
+	_, err := c.link.client.Write(c.answers)
+	c.answers = c.answers[:0]
+	return err
+}
+
+// answer reads one message of the server.
+func (c *pgConn) answer() (kind byte, message []byte, err error) {
+	kind, message, err = readPG(c.server)
+	c.answers = append(c.answers, message...)
+	return kind, message, err
+}
+
+func (c *pgConn) toServer(message []byte) error {
+	_, err := c.link.server.Write(message)
+	return err
+}
+
+// readPG reads a message of PostgreSQL's protocol, with its head.
+func readPG(r *bufio.Reader) (kind byte, message []byte, err error) {
+	head := make([]byte, 5)
+	if _, err = io.ReadFull(r, head); err != nil {
+		return 0, nil, err
+	}
+	message = slices.Concat(head, make([]byte, binary.BigEndian.Uint32(head[1:])-4))
+	_, err = io.ReadFull(r, message[5:])
+	return head[0], message, err
+}
+
+func pgMessage(kind byte, body []byte) []byte {
+	message := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4))
+	return append(message, body...)
+}

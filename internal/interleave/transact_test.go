@@ -1,0 +1,99 @@
+package interleave_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// turnTx delivers into a table in the transaction that settles.
+func turnTx(r *relay) error {
+	if !r.owns {
+		return nil
+	}
+	got, err := again(func() (reading, error) { return r.read(r.w.ctx, r.lane.Cursor) })
+	if err != nil {
+		return err
+	}
+	s := r.settlement(got.next)
+	fenced, err := again(func() ([]adapters.LaneRef, error) { return r.transact(s, got.ids...) })
+	if err != nil {
+		return fmt.Errorf("deliver: %w", err)
+	}
+	if len(fenced) > 0 {
+		r.owns = false
+		return nil
+	}
+	r.lane.Cursor, r.lane.Revision = s.Cursor, s.Revision
+	r.w.settle(got.ids...)
+	return nil
+}
+
+// transact delivers and settles.
+func (r *relay) transact(s adapters.Settlement, ids ...string) ([]adapters.LaneRef, error) {
+	return r.store.(adapters.TxStateStore).Transact(r.w.ctx, func(ctx context.Context, tx any) error {
+		for _, id := range ids {
+			if _, err := tx.(pgx.Tx).Exec(ctx, "INSERT INTO public.sink (id) VALUES ($1)", id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(context.Context) ([]adapters.Settlement, error) { return []adapters.Settlement{s}, nil })
+}
+
+// succeedsTx delivers r1, which is parked.
+func succeedsTx(r *relay) error {
+	s := r.settlement(r.lane.Cursor)
+	s.Stored, s.Unpark, s.Delivered = r.lane.NextSeq, []int64{1}, []int64{1}
+	fenced, err := r.transact(s, "r1")
+	if _, gone := errors.AsType[*adapters.GoneError](err); gone {
+		return nil
+	}
+	if len(fenced) > 0 {
+		r.w.fault("the lane was lost")
+	}
+	return err
+}
+
+// sunk delivers what is left, and takes the table for what was received.
+func sunk(w *world) error {
+	if err := w.exec(drainer, fmt.Sprintf(w.endLease, relayA), fmt.Sprintf(w.endLease, relayB)); err != nil {
+		return err
+	}
+	r := w.relays[drainer]
+	if err := r.acquire(); err != nil {
+		return err
+	}
+	for range 2 {
+		if err := turnTx(r); err != nil {
+			return err
+		}
+	}
+	for _, e := range w.committed {
+		if err := w.want("deliveries of "+e.id, 1, "SELECT count(*) FROM sink WHERE id = '"+e.id+"'"); err != nil {
+			return err
+		}
+		w.receive(e.id)
+	}
+	return nil
+}
+
+// retain removes what all routes have settled.
+func retain(r *relay) error {
+	lanes, err := r.store.Cursors(r.w.ctx, []string{route})
+	if err != nil {
+		return err
+	}
+	cursors := adapters.RouteCursors{Route: route}
+	for i := range lanes {
+		if !lanes[i].UpdatedAt.IsZero() {
+			cursors.Cursors[lanes[i].Slot] = &lanes[i].Cursor
+		}
+	}
+	_, err = r.source.Retain(r.w.ctx, adapters.Retention{Mode: adapters.RetainRows}, []adapters.RouteCursors{cursors})
+	return err
+}
