@@ -22,6 +22,13 @@ type SnapshotComparer interface {
 	Covers(snapshot, other string) bool
 }
 
+// SnapshotFitter is implemented by sources whose cursors have snapshots. After a crash, or on a standby that took over, a server gives out the
+// numbers of transactions again that had been rolled back and left no trace. Snapshots of before must not count those as seen.
+type SnapshotFitter interface {
+	// Fit takes from cursors that are valid what their snapshots say of transactions that the server has yet to begin.
+	Fit(ctx context.Context, cursors []*Cursor) error
+}
+
 // LaneBacklogger is implemented by sources that count the rows of many spans at once.
 type LaneBacklogger interface {
 	// Backlogs counts the rows of each span, at most so many.

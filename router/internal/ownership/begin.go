@@ -68,6 +68,38 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 			return &sourceError{err}
 		}
 	}
+	if err := r.fit(ctx, states); err != nil {
+		return &sourceError{err}
+	}
+	return nil
+}
+
+// fit is [adapters.SnapshotFitter] for the cursors of lanes.
+func (r *Route) fit(ctx context.Context, states []adapters.LaneState) error {
+	f, ok := r.Source.(adapters.SnapshotFitter)
+	if !ok {
+		return nil
+	}
+	var written []*adapters.LaneState
+	var cursors []*adapters.Cursor
+	for i := range states {
+		if st := &states[i]; !st.New && st.Cursor.Snapshot != "" {
+			written, cursors = append(written, st), append(cursors, &st.Cursor)
+		}
+	}
+	if len(cursors) == 0 {
+		return nil
+	}
+	was := make([]adapters.Cursor, len(cursors))
+	for i, c := range cursors {
+		was[i] = *c
+	}
+	if err := f.Fit(ctx, cursors); err != nil {
+		return err
+	}
+	for i, st := range written {
+		st.Placed = st.Placed || st.Cursor != was[i]
+	}
 	return nil
 }
 

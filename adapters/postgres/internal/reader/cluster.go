@@ -41,12 +41,28 @@ func (r *Reader) Validate(ctx context.Context, c adapters.Cursor) error {
 	}
 	err = r.Find(ctx)
 	if err == nil {
-		err = r.validate(ctx, r.Pool, seen.Xmax, &c)
+		err = r.validate(ctx, r.Pool, seen.Xmax, &c, true)
 	}
 	if err == nil {
 		err = r.CheckAnchor(ctx, r.Pool, &c)
 	}
 	return r.kind.Explain("validate the cursor", err)
+}
+
+// Fit implements [adapters.SnapshotFitter].
+func (r *Reader) Fit(ctx context.Context, cursors []*adapters.Cursor) error {
+	var next uint64
+	if err := r.Pool.QueryRow(ctx, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&next); err != nil {
+		return r.kind.Explain("ask for the next transaction", err)
+	}
+	for _, c := range cursors {
+		for _, text := range []*string{&c.Snapshot, &c.Window} {
+			if snap, err := ParseSnapshot(*text); err == nil && snap.Xmax > next {
+				*text = snap.Before(next).Text()
+			}
+		}
+	}
+	return nil
 }
 
 // NewestSnapshot returns the latest snapshot that a cursor speaks of.
@@ -58,9 +74,9 @@ func NewestSnapshot(c adapters.Cursor) (Snapshot, error) {
 }
 
 // validate checks whether transaction ids below xmax and the cursor's position have been
-// handed out. A sequence that is behind, while the row at the cursor is there, was restarted: what it gives out now
+// handed out. With fits the cursor is one to which Fit is applied before it is read from. A sequence that is behind, while the row at the cursor is there, was restarted: what it gives out now
 // is below the cursor, and comes as rows that are late.
-func (r *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, c *adapters.Cursor) error {
+func (r *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, c *adapters.Cursor, fits bool) error {
 	const sql = `
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(s.name, ''),
        has_sequence_privilege(s.name, 'SELECT'),
@@ -75,6 +91,13 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	}
 	// In the tables of others positions may come from elsewhere.
 	counted := readable != nil
+	stands := func() (bool, error) { // the row at the cursor is there
+		if c.Anchor.IsZero() {
+			return false, nil
+		}
+		there, _, err := r.kind.RowAt(ctx, q, c)
+		return !there.IsZero() && there.Matches(c.Anchor), err
+	}
 	var reason string
 	switch {
 	case !counted && r.kind.Own:
@@ -82,10 +105,20 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	case counted && !*readable:
 		return pg.ErrSequenceGrant(sequence)
 	case uint64(next) < xmax:
+		// A crash forgets the last transactions that were rolled back: if the row at the cursor is there, no position at or below it
+		// is given out again, and Fit has the snapshot forget them too.
+		if fits && counted && last >= c.Position {
+			if c.Position == 0 {
+				return nil // nothing of its lane was read
+			}
+			if ok, err := stands(); err != nil || ok {
+				return err
+			}
+		}
 		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, xmax)
 	case counted && last < c.Position && c.Position != 0: // 0 was not given out: nothing of its lane was read
-		if last > c.Floor() && !c.Anchor.IsZero() {
-			if there, _, err := r.kind.RowAt(ctx, q, c); err != nil || !there.IsZero() && there.Matches(c.Anchor) {
+		if last > c.Floor() {
+			if ok, err := stands(); err != nil || ok {
 				return err
 			}
 		}
@@ -142,7 +175,7 @@ func (r *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read
 			furthest = from
 		}
 	}
-	if err := r.validate(ctx, q, xmax, &furthest); err != nil {
+	if err := r.validate(ctx, q, xmax, &furthest, false); err != nil {
 		return err
 	}
 	checked := map[adapters.Cursor]bool{}

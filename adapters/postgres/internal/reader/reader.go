@@ -48,6 +48,7 @@ type SourceMethods interface {
 	adapters.Waker
 	adapters.TransactionLister
 	adapters.SnapshotComparer
+	adapters.SnapshotFitter
 	Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error)
 	Validate(ctx context.Context, c adapters.Cursor) error
 	Close() error

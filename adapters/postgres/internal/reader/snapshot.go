@@ -67,6 +67,15 @@ func (*Reader) Covers(snapshot, other string) bool {
 	return err == nil && otherErr == nil && s.Covers(older)
 }
 
+// Before returns the snapshot without transactions from next on.
+func (s Snapshot) Before(next uint64) Snapshot {
+	if s.Xmax <= next {
+		return s
+	}
+	n, _ := slices.BinarySearch(s.Xip, next)
+	return Snapshot{Xmax: next, Xip: s.Xip[:n]}
+}
+
 // Text writes the snapshot as PostgreSQL reads it.
 func (s Snapshot) Text() string {
 	xmin := s.Xmax

@@ -89,3 +89,23 @@ func TestReaderComparesSnapshots(t *testing.T) {
 		}
 	}
 }
+
+func TestASnapshotIsShortenedToWhatTheServerKnows(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text string
+		next uint64
+		want string
+	}{
+		{"10:20:10,15", 25, "10:20:10,15"}, {"10:20:10,15", 20, "10:20:10,15"}, {"10:20:10,15", 15, "10:15:10"}, {"10:20:10,15", 16, "10:16:10,15"}, {"10:20:10,15", 5, "5:5:"},
+	} {
+		snap, err := ParseSnapshot(tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := snap.Before(tt.next)
+		if got := short.Text(); got != tt.want || !snap.Covers(short) {
+			t.Errorf("%s before %d: %s, want %s", tt.text, tt.next, got, tt.want)
+		}
+	}
+}
