@@ -31,14 +31,21 @@ func newDatabase(t *testing.T) *database {
 // openDatabase makes the outbox table in a database.
 func openDatabase(t *testing.T, url string) *database {
 	t.Helper()
+	d := openPool(t, url)
+	_, err := owntable.Init(t.Context(), d.pool, "")
+	must(t, err)
+	return d
+}
+
+// openPool opens connections to a database.
+func openPool(t *testing.T, url string) *database {
+	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	must(t, err)
 	cfg.MaxConns = 16
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	_, err = owntable.Init(t.Context(), pool, "")
-	must(t, err)
 	return &database{t, url, pool}
 }
 

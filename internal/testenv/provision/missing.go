@@ -20,6 +20,7 @@ const (
 	compilerSize        = "about 120 MB"
 	mongoSize           = "about 3 MB"
 	redisSize           = "about 2 MB"
+	pgBouncerSize       = "about 1 MB"
 )
 
 // MissingPostgres describes the installations of [Host.Postgres], each with its source

@@ -108,7 +108,8 @@ func (s *Postgres) URL() string {
 // Start starts the stopped server on its port and data, and returns when it
 // answers queries.
 func (s *Postgres) Start(ctx context.Context) error {
-	c := s.command("postgres", "-D", s.data())
+	// The port is an argument: a standby has the configuration of its primary.
+	c := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port))
 	if !s.opts.Keep {
 		c.orphanSignal = syscall.SIGQUIT // also removes its shared memory
 	}

@@ -8,7 +8,7 @@
 // whose variable is set already is used as it is. With -keep, the servers stay;
 // with -logical, PostgreSQL writes a log that Debezium can read; with -brief, the databases'
 // files are kept in memory where there is room, MariaDB has little memory, and Kafka's machine code is made
-// quickly instead of well: for tests, and not for measuring. With -browser, Chromium
+// quickly instead of well, and PgBouncer and pg_repack are installed: for tests, and not for measuring. With -browser, Chromium
 // is installed where it is missing, for the tests of the dashboard, and with -prometheus Prometheus. With -postgres,
 // PostgreSQL is of that major version, from Maven, also for tests that start their own, and it is the only
 // server; -mariadb is the same for a series of MariaDB. With -servers, only the servers that it names are started.

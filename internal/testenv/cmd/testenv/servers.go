@@ -71,6 +71,15 @@ func (s *servers) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.brief && s.has("PostgreSQL") {
+		err := findProgram(ctx, "PgBouncer", provision.Host.PgBouncer)
+		if err == nil {
+			err = findProgram(ctx, "pg_repack", provision.Host.PgRepack)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	for _, k := range s.kinds {
 		if os.Getenv(k.variable) != "" {
 			s.useGiven(ctx, k)
@@ -88,6 +97,11 @@ func (s *servers) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// has reports whether a server of this name is started or used.
+func (s *servers) has(name string) bool {
+	return slices.ContainsFunc(s.kinds, func(k kind) bool { return k.name == name })
 }
 
 // onlyPostgres starts PostgreSQL of a major version. Tests that start their own take the same one.
@@ -139,6 +153,9 @@ func (s *servers) announce(ctx context.Context) {
 	var missing []string
 	if s.browser {
 		missing = provision.Host{}.MissingChromium(ctx)
+	}
+	if s.brief && s.has("PostgreSQL") {
+		missing = append(missing, provision.Host{}.MissingPgBouncer(ctx)...)
 	}
 	for _, k := range s.kinds {
 		if os.Getenv(k.variable) != "" && !testenv.InCI() {
