@@ -36,7 +36,10 @@ func (m *mapping) indexes() []logIndex {
 // Check implements [adapters.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
-	err := pg.CheckServer(ctx, s.base.Pool)
+	err := pg.CheckSessions(ctx, s.base.Pool)
+	if err == nil {
+		err = pg.CheckServer(ctx, s.base.Pool)
+	}
 	if err == nil {
 		err = s.base.Find(ctx)
 	}

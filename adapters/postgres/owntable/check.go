@@ -16,7 +16,10 @@ import (
 // Check implements [adapters.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
-	err := pg.CheckServer(ctx, s.base.Pool)
+	err := pg.CheckSessions(ctx, s.base.Pool)
+	if err == nil {
+		err = pg.CheckServer(ctx, s.base.Pool)
+	}
 	if err == nil {
 		err = s.base.Find(ctx)
 	}

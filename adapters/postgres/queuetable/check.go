@@ -18,6 +18,9 @@ import (
 // Check implements [adapters.Queue]. It reports everything that is wrong at
 // once, each with its fix.
 func (q *Queue) Check(ctx context.Context) error {
+	if err := pg.CheckSessions(ctx, q.pool); err != nil {
+		return queueError(q.tables[0].name, "check", err)
+	}
 	var standby, readOnly bool
 	err := q.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).Scan(&standby, &readOnly)
 	switch {

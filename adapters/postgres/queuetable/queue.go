@@ -189,6 +189,9 @@ func newQueuePool(ctx context.Context, cfg *Config) (*pgxpool.Pool, error) {
 				return err
 			}
 		}
+		if pg.KeepsSession(conn) != nil {
+			return nil // Check refuses it
+		}
 		_, err := conn.PgConn().Exec(ctx, queueSettings).ReadAll()
 		return err
 	}

@@ -49,7 +49,12 @@ func NewLeaderLock(ctx context.Context, cfg LeaderConfig) (*LeaderLock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("leader lock: connect for %s: %w", name, pg.Plainly(err))
 		}
-		return &leaderSession{pooled.Hijack(), cfg.Key}, nil // out of the pool, so that the pool's hooks apply to it
+		conn := pooled.Hijack() // out of the pool, so that the pool's hooks apply to it
+		if err := pg.KeepsSession(conn); err != nil {
+			closeBriefly(conn)
+			return nil, fmt.Errorf("leader lock: connect for %s: %w", name, err)
+		}
+		return &leaderSession{conn, cfg.Key}, nil
 	}, pool.Close), nil
 }
 

@@ -100,6 +100,10 @@ func (s *Store) openSession(ctx context.Context, instance string, lease time.Dur
 	if err != nil {
 		return nil, nil, stateError(fmt.Sprintf("connect for the lock of instance %q", instance), err)
 	}
+	if err := pg.KeepsSession(conn); err != nil {
+		closeBriefly(conn)
+		return nil, nil, stateError(fmt.Sprintf("connect for the lock of instance %q", instance), err)
+	}
 	own := &session{instance, conn, s.pool.schema, &s.aside, newOwnedLanes()}
 	lanes, err := own.lock(ctx, lease, former)
 	return own, lanes, err

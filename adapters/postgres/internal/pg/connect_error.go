@@ -146,6 +146,8 @@ func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
 		return 2, to + "no answer in time", "check host and port of the url, whether the server runs, and firewalls in between"
 	case strings.Contains(what, "connection refused"):
 		return 2, to + "connection refused", "start the server, or correct host and port of the url"
+	case errors.Is(err, pgconn.ErrReadOnlyConnection):
+		return 3, to + "it takes no writes, and the url asks for a server that does", "wait for a failover to end, or name the primary in the url"
 	case where == "":
 		return 1, "cannot connect to PostgreSQL: " + what, "check the url"
 	}

@@ -21,6 +21,8 @@ const (
 	DatatypeMismatch      = "42804"
 	FeatureNotSupported   = "0A000"
 	ReadOnlyTransaction   = "25006"
+	duplicateStatement    = "42P05"
+	invalidStatement      = "26000"
 )
 
 // SQLSTATEs of conflicts with another transaction.
@@ -70,10 +72,15 @@ func FixBy(err error, fix func(*pgconn.PgError) string) string {
 	if text := ConnectionFix(err); text != "" {
 		return "; " + text
 	}
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return fix(refused)
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return ""
 	}
-	return ""
+	if text := fix(refused); text != "" || refused.Code != duplicateStatement && refused.Code != invalidStatement {
+		return text
+	}
+	return "; a pooler in transaction mode is in between that keeps no prepared statements: a relay must connect to the server itself, or to a pool in session mode; " +
+		"destinations and commands can add default_query_exec_mode=exec to the url"
 }
 
 // GrantFor returns the fix of a missing privilege, judging by the message.

@@ -2,7 +2,8 @@ package pg
 
 import (
 	"context"
-	"crypto/rand"
+	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,10 +11,35 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
+const (
+	lendsSessions = "a pooler in transaction or statement mode is in between: sessions keep nothing from one transaction to the next"
+	keepSessions  = "connect to the server itself, or to a pool in session mode"
+)
+
+// ErrLentSessions is the error of work that needs a session of the server of its own. What it would set there would stay with other clients
+// of the pooler: transactions of theirs would be read-only.
+var ErrLentSessions = errors.New(lendsSessions + "; " + keepSessions)
+
+// KeepsSession is [ErrLentSessions] for a connection that has no session of its own.
+func KeepsSession(conn *pgx.Conn) error {
+	if _, lent := conn.PgConn().CustomData()[lentSessions]; lent {
+		return ErrLentSessions
+	}
+	return nil
+}
+
+// CheckSessions is [KeepsSession] for the connections of a pool.
+func CheckSessions(ctx context.Context, pool *pgxpool.Pool) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return KeepsSession(conn.Conn())
+}
+
 // ExaminePooler reports whether something between us and the server lends us
-// another server session for each transaction. One connection sets a variable of
-// its session; while another one keeps a transaction open, the first must still
-// see it, and the other must not.
+// another server session for each transaction.
 func ExaminePooler(ctx context.Context, pool *pgxpool.Pool, what string) adapters.Finding {
 	const subject = "pooler"
 	shared, err := PoolSharesSessions(ctx, pool)
@@ -22,9 +48,8 @@ func ExaminePooler(ctx context.Context, pool *pgxpool.Pool, what string) adapter
 	}
 	if shared {
 		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject,
-			Text: "a pooler in transaction or statement mode is in between: sessions keep nothing from one transaction to the next, which " +
-				what + " needs (prepared statements, settings, advisory locks); a LISTEN behind it hears nothing",
-			Fix: "connect to the server itself, or to a pool in session mode"}
+			Text: lendsSessions + ", which " + what + " needs (prepared statements, settings, advisory locks); a LISTEN behind it hears nothing",
+			Fix:  keepSessions}
 	}
 	return Fine(subject, "none in transaction mode: sessions keep their settings")
 }
@@ -44,37 +69,36 @@ func PoolSharesSessions(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	return sessionsAreShared(ctx, first.Conn(), second.Conn())
 }
 
-// sessionsAreShared compares two connections.
+// sharingRounds is how often connections are compared. Other clients of the pooler can hide in one round that sessions are lent.
+const sharingRounds = 3
+
+// sessionsAreShared compares two connections: while one keeps a transaction open, the other must have another session of the server, and
+// always the same. Nothing is set there, which could stay with other clients.
 func sessionsAreShared(ctx context.Context, first, second *pgx.Conn) (bool, error) {
 	// Plain statements: a pooler may not know prepared ones.
-	ask := func(q interface {
+	process := func(q interface {
 		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	}, sql string, args ...any) (text string, err error) {
-		err = q.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...).Scan(&text)
-		return text, err
+	}) (pid int, err error) {
+		err = q.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+		return pid, err
 	}
-	const see = "SELECT coalesce(pg_catalog.current_setting('outrider.doctor', true), '')"
-	mark := rand.Text()
-	if _, err := ask(first, "SELECT pg_catalog.set_config('outrider.doctor', $1, false)", mark); err != nil {
-		return false, err
+	own, err := process(first)
+	for round := 0; err == nil && round < sharingRounds; round++ {
+		var tx pgx.Tx
+		if tx, err = second.Begin(ctx); err != nil {
+			break
+		}
+		var other, again int
+		if other, err = process(tx); err == nil {
+			again, err = process(first)
+		}
+		err = errors.Join(err, tx.Rollback(ctx))
+		if err == nil && (other == own || again != own) {
+			return true, nil
+		}
 	}
-	tx, err := second.Begin(ctx)
-	if err != nil {
-		return false, err
+	if err != nil && strings.Contains(err.Error(), "statement pooling mode") {
+		return true, nil // PgBouncer refuses BEGIN
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // it did nothing
-	other, err := ask(tx, see)
-	if err != nil {
-		return false, err
-	}
-	if other == mark {
-		_, err := ask(tx, "SELECT pg_catalog.set_config('outrider.doctor', '', false)")
-		return true, err
-	}
-	own, err := ask(first, see)
-	if err != nil {
-		return false, err
-	}
-	_, err = ask(first, "SELECT pg_catalog.set_config('outrider.doctor', '', false)")
-	return own != mark, err
+	return false, err
 }

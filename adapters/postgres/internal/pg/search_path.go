@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -43,6 +44,9 @@ FROM opened o`
 
 	// openedPath is where a connection remembers the path that it was opened with.
 	openedPath = "outrider search_path"
+
+	// lentSessions is where a connection remembers that its server sessions are lent for a transaction.
+	lentSessions = "outrider lent sessions"
 )
 
 // pinConnections has each new connection of a pool remember its search path, and
@@ -52,8 +56,7 @@ FROM opened o`
 // between. If that lends us another session of the server for each transaction,
 // what is set stays with a session that is next given to another client, whose
 // tables would not be found any more. So there only our transactions set the path
-// (see beginPinned); nothing but `outrider init`, `publish` and `doctor` works
-// there anyway.
+// (see beginPinned), and all that sets more of a session asks [KeepsSession] first.
 func pinConnections(pc *pgxpool.Config) {
 	connected := pc.AfterConnect
 	var behind pooled
@@ -72,6 +75,9 @@ func pinConnections(pc *pgxpool.Config) {
 			return nil
 		}
 		shared, err := behind.sharesSessions(ctx, conn)
+		if shared {
+			conn.PgConn().CustomData()[lentSessions] = true
+		}
 		if err != nil || shared {
 			return err
 		}
@@ -79,17 +85,22 @@ func pinConnections(pc *pgxpool.Config) {
 	}
 }
 
-// pooled finds out once what kind of pooler a pool's connections lead through.
+// pooled finds out what kind of pooler a pool's connections lead through.
 type pooled struct {
-	mu            sync.Mutex
-	known, shares bool
+	mu     sync.Mutex
+	known  time.Time
+	shares bool
 }
+
+// pooledAnew is for how long the answer holds. A pooler that is restarted in another mode breaks all connections; those that
+// are opened next must know it, and not each of them has to find out.
+const pooledAnew = 10 * time.Second
 
 // sharesSessions reports whether the pooler lends sessions for a transaction.
 func (p *pooled) sharesSessions(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.known {
+	if !p.known.IsZero() && time.Since(p.known) < pooledAnew {
 		return p.shares, nil
 	}
 	other, err := pgx.ConnectConfig(ctx, conn.Config())
@@ -98,7 +109,9 @@ func (p *pooled) sharesSessions(ctx context.Context, conn *pgx.Conn) (bool, erro
 	}
 	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }() // nothing was written
 	p.shares, err = sessionsAreShared(ctx, conn, other)
-	p.known = err == nil
+	if err == nil {
+		p.known = time.Now()
+	}
 	return p.shares, err
 }
 

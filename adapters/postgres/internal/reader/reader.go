@@ -169,7 +169,10 @@ func (r *Reader) Open(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	conn := &Conn{Conn: c.Hijack()}
-	if _, err = conn.Conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err == nil {
+	if err = pg.KeepsSession(conn.Conn); err == nil {
+		_, err = conn.Conn.PgConn().Exec(ctx, fetchSettings).ReadAll()
+	}
+	if err == nil {
 		err = r.kind.Prepare(ctx, conn)
 	}
 	if err != nil {

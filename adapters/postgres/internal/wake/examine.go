@@ -123,6 +123,9 @@ func hears(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	conn := c.Hijack() // what listens is not given back
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if pg.KeepsSession(conn) != nil {
+		return errUnheard // LISTEN would stay with another client
+	}
 	channel := "outrider_doctor_" + rand.Text()
 	if _, err := conn.PgConn().Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
 		return err

@@ -51,7 +51,10 @@ func (w *Waker) connect(ctx context.Context) (*listener, error) {
 		return nil, pg.Plainly(err)
 	}
 	l := &listener{Waker: w, conn: c.Hijack()}
-	if _, err := l.conn.PgConn().Exec(ctx, listenSettings).ReadAll(); err != nil {
+	if err = pg.KeepsSession(l.conn); err == nil {
+		_, err = l.conn.PgConn().Exec(ctx, listenSettings).ReadAll()
+	}
+	if err != nil {
 		pg.Close(l.conn)
 		return nil, err
 	}
