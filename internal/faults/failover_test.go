@@ -64,8 +64,9 @@ func (f failover) run(t *testing.T) {
 		r.until("delivers under load", func() bool { return to.arrived() > before+50 })
 		if f.loses() {
 			cut(t, pair)
-			before = to.arrived()
-			r.until("delivers what the standby lacks", func() bool { return to.arrived() > before+50 })
+			lacks := fmt.Sprint("lost ", i, " ")
+			db.fill(batch{n: 50, groups: 20, prefix: lacks})
+			r.until("delivers what the standby lacks", func() bool { return to.arrivedOf(lacks) == 50 })
 		}
 		had := to.all()[0]
 		pair.Fail(f.mode)
