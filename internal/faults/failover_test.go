@@ -136,3 +136,13 @@ func lacking(t *testing.T, pair *testenv.PostgresPair, had []check.Delivery) (id
 	}
 	return ids
 }
+
+// ended reports whether the process has ended.
+func (r *relay) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -164,16 +164,6 @@ func (r *relay) stop() {
 	}
 }
 
-// ended reports whether the process has ended.
-func (r *relay) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // wait returns how the process ended.
 func (r *relay) wait() error {
 	r.t.Helper()
