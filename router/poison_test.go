@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -399,5 +400,53 @@ func TestG6_APoisonDestinationThatHangsLeavesOthersAlone(t *testing.T) {
 		close(hang)
 		r.until("all dead", func() bool { return dead.count() == bad })
 		r.stop()
+	})
+}
+
+// What is behind a dead message does not pass it until its death is written: after a crash before that it would be tried again, and might
+// arrive behind what has passed it.
+func TestG2_NothingPassesADeathThatIsNotWritten(t *testing.T) {
+	dies := func(_ string, msg *message.Message) error {
+		if msg.UUID == "g0-0" {
+			return outbox.Permanent(errInjected)
+		}
+		return nil
+	}
+	check := func(t *testing.T, r *rig, mend func()) {
+		t.Helper()
+		r.await(3) // of the other group
+		time.Sleep(time.Minute)
+		if got := r.dest.received()["g0"]; len(got) != 0 {
+			t.Errorf("%v passed it", got)
+		}
+		mend()
+		r.await(5)
+		r.stop()
+		if got := r.dest.received()["g0"]; !slices.Equal(got, []string{"g0-1", "g0-2"}) {
+			t.Errorf("arrived %v, want what is behind it in order", got)
+		}
+	}
+	t.Run("log", func(t *testing.T) {
+		inBubble(t, group, func(r *rig) {
+			r.dest.setFail(dies)
+			r.start(r.route(nil))
+			time.Sleep(time.Second) // its lanes are ours
+			r.state.setFail(errInjected)
+			r.fill(2, 3)
+			check(t, r, func() { r.state.setFail(nil) })
+			r.wantParked("g0-0 dead 1")
+		})
+	})
+	t.Run("queue", func(t *testing.T) {
+		inQueueBubble(t, group, func(r *queueRig) {
+			r.dest.setFail(dies)
+			r.fill(2, 3)
+			var locks atomic.Bool
+			locks.Store(true)
+			r.table.locked = func(id string) bool { return id == "g0-0" && locks.Load() }
+			r.begin(nil)
+			check(t, r.rig, func() { locks.Store(false) })
+			r.wantStatuses(map[string]int{"done": 5, "dead": 1})
+		})
 	})
 }

@@ -33,6 +33,7 @@ type claimedRow struct {
 	serial uint64       // grows from claim to claim
 	since  time.Time    // when it was claimed or extended
 	item   *lane.Item   // nil for a row that never got into a lane
+	dead   *lane.Item   // whose group goes on when its death is written
 
 	lane  adapters.LaneRef // that it is for; see adapters.ClaimResult
 	epoch int64
@@ -176,10 +177,12 @@ type ending struct {
 // conclude takes the ends of rows. Those that go back together are written together.
 func (l *ledger) conclude(ends ...ending) {
 	l.mu.Lock()
+	urgent := false
 	for _, e := range ends {
 		l.end(e)
+		urgent = urgent || e.h.dead != nil
 	}
-	urgent := len(l.ready) >= l.urgentAt
+	urgent = urgent || len(l.ready) >= l.urgentAt
 	l.mu.Unlock()
 	l.notify(urgent)
 }
@@ -189,6 +192,9 @@ func (l *ledger) end(e ending) {
 	h := e.h
 	if h.state != rowOpen {
 		return
+	}
+	if e.outcome == outbox.OutcomeDead {
+		h.dead = h.item
 	}
 	h.state, h.item = rowEnded, nil
 	h.result = adapters.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at, Lane: h.lane, Epoch: h.epoch}
@@ -259,12 +265,17 @@ func (l *ledger) failed(taken []*claimedRow) {
 	l.ready = append(taken, l.ready...)
 }
 
-// written notes that what take returned is durable, except what is set aside. It returns what was refused for the first time.
-func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*claimedRow) {
+// written notes that what take returned is durable, except what is set aside. It returns what was refused for the first time, and the dead
+// messages whose groups go on: also those that the table refuses, which are not tried again by this process.
+func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*claimedRow, dead []*lane.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range taken {
-		if err := aside[h.claim]; err != nil {
+		err := aside[h.claim]
+		if h.dead != nil && (err == nil || errors.Is(err, adapters.ErrRefused)) {
+			dead = append(dead, h.dead)
+		}
+		if err != nil {
 			if l.setAside(h, err) {
 				fresh = append(fresh, h)
 			}
@@ -275,7 +286,7 @@ func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[
 			l.credits.Take(queueKeyOf(h.claim))
 		}
 	}
-	return fresh
+	return fresh, dead
 }
 
 // drop forgets a row. Call with the mutex held.
@@ -283,7 +294,7 @@ func (l *ledger) drop(h *claimedRow) {
 	if h.state != rowOpen && h.returns() {
 		l.excluded[h.key].returning--
 	}
-	h.state, h.item, h.result.Error = rowGone, nil, ""
+	h.state, h.item, h.dead, h.result.Error = rowGone, nil, nil, ""
 	delete(l.rows, h.claim)
 	if h.group == "" {
 		return

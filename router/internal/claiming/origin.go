@@ -34,7 +34,11 @@ func (o claimOrigin) Enter(it *lane.Item) (failed int, ok bool) {
 }
 
 func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome, cause error) bool {
-	o.claimer.ledger.conclude(ending{h: claimOf(it), outcome: outcome, attempts: it.Attempt.Number, err: cause})
+	h := claimOf(it)
+	o.claimer.ledger.conclude(ending{h: h, outcome: outcome, attempts: it.Attempt.Number, err: cause})
+	if outcome == outbox.OutcomeDead && h.dead == nil {
+		it.Buried() // its row is no longer ours
+	}
 	return true
 }
 

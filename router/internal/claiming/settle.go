@@ -172,7 +172,11 @@ func (c *Claimer) settle(ctx context.Context, taken []*claimedRow, results []ada
 		}
 		return nil
 	})
-	if fresh := c.ledger.written(taken[:done], lost, aside); len(fresh) > 0 {
+	fresh, dead := c.ledger.written(taken[:done], lost, aside)
+	for _, it := range dead {
+		it.Buried()
+	}
+	if len(fresh) > 0 {
 		h := fresh[0]
 		c.log.Error("the queue's table does not take the results of rows: they stay claimed and are not sent again by this process, the others go on, and the results are tried again "+
 			"every claims.recover; mend what the error names", "rows", len(fresh), "first", h.claim.Key, "table", h.claim.Table, "outcome", h.result.Outcome.String(), "error", aside[h.claim])

@@ -81,6 +81,9 @@ func blockedLocked(s *Session, slow time.Time, patient, waves bool) (out []Block
 	})
 	for _, stall := range stalls {
 		it := owner(stall.Front)
+		if it.phase == finished { // dead, and about to be written
+			continue
+		}
 		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != deadLettering
 		if waits && patient || it.phase == running && !waits && !stall.Sending {
 			continue

@@ -196,7 +196,8 @@ func (o *outcomes) endSkipped(it *Item) {
 	o.finish(it, outbox.OutcomeSkipped)
 }
 
-// deadLetter takes a dead message out: its group continues, or is held with it.
+// deadLetter takes a dead message out: its group continues, or is held with it. It leaves the gate when its death is durable: after a crash
+// before that another owner tries it again, behind what has passed it.
 func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 	o.route.stats.dead.Add(1)
 	v.Hold = v.Hold && o.origin.Parks() // a queue's table has no status for it
@@ -210,9 +211,9 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 		o.parking.park(it, adapters.ParkedHeld, time.Time{}, v.Err)
 		return
 	}
-	o.gate.Leave(&it.Ticket)
 	if o.origin.Parks() { // before it leaves: its row holds its memory
 		o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)
+		o.progress.rows.Dead = append(o.progress.rows.Dead, it)
 	}
 	o.progress.leave(it, finished)
 	if o.origin.Settled(it, outbox.OutcomeDead, v.Err) {

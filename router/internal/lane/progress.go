@@ -166,13 +166,13 @@ func (p *progress) finishedBeyond() (n int) {
 	return n
 }
 
-// notify asks for a settle, urgently if half the window waits for it, or half the memory is spent and some of it waits.
+// notify asks for a settle, urgently if a group waits for it, half the window, or half the memory is spent and some of it waits.
 func (p *progress) notify() {
 	unsettled := 0
 	for _, str := range p.streams {
 		unsettled += int(str.head-str.durable) + str.beyond
 	}
-	p.route.settler.Note(unsettled >= p.route.Window/2 || p.rows.Memory > 0 && !p.route.Memory.Plenty())
+	p.route.settler.Note(len(p.rows.Dead) > 0 || unsettled >= p.route.Window/2 || p.rows.Memory > 0 && !p.route.Memory.Plenty())
 }
 
 // written reports whether everything that was concluded of parked rows is written.
@@ -259,8 +259,8 @@ func (p *progress) settlement(str *Stream) adapters.Settlement {
 	return st
 }
 
-// settled takes the outcome of what settlements returned. Durable reports whether something is written now; acks go to the origin.
-func (p *progress) settled(ok bool) (acks []any, durable bool) {
+// settled takes the outcome of what settlements returned. Durable reports whether something is written now.
+func (p *progress) settled(ok bool) (written *parkedgroup.Writes, durable bool) {
 	flight := p.flight
 	p.flight = nil
 	switch {
@@ -282,7 +282,7 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 		str.confirmed = max(str.confirmed, str.flying)
 		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
 	}
-	return flight.Acks, true
+	return flight, true
 }
 
 // meet gives an item that came from memory its index in the stream, now that its row was read; false: there is no such item.

@@ -229,10 +229,13 @@ func (s *Session) Settled(ok bool) {
 }
 
 func settledLocked(s *Session, ok bool) {
-	acks, durable := s.progress.settled(ok)
+	written, durable := s.progress.settled(ok)
 	s.landed.Broadcast()
 	if durable {
-		s.origin.Durable(acks, s.lost)
+		for _, it := range written.Dead {
+			it.(*Item).Buried() //nolint:forcetypeassert // deadLetter has put it there
+		}
+		s.origin.Durable(written.Acks, s.lost)
 		s.Route.Feeder.RoomFreed()
 	}
 }

@@ -10,6 +10,7 @@ type Writes struct {
 	Unpark    map[Row]struct{}        // removed; likewise
 	Published bool                    // messages were delivered
 	Acks      []any                   // of the origin, for when all of it is durable
+	Dead      []any                   // messages whose groups go on when all of it is durable
 	Memory    int64                   // of messages that have left the lane, whose rows are not written
 	changes   uint64
 }
@@ -70,6 +71,7 @@ func (w *Writes) Restore(failed *Writes) {
 	w.Published = w.Published || failed.Published
 	w.Memory += failed.Memory
 	w.Acks = append(failed.Acks, w.Acks...)
+	w.Dead = append(failed.Dead, w.Dead...)
 }
 
 // Of returns the rows of a slot that are written, and the numbers of those that are removed.
