@@ -67,6 +67,9 @@ func (s *Shared) limiter(together any, o adapters.Ordering) *handlers.Limiter {
 
 // Route has the lanes of a route, and what they share.
 type Route struct {
+	// PutBack marks slots whose source was put back: positions that were settled beyond their cursors may be given out again, to other rows.
+	PutBack [adapters.Slots]atomic.Bool
+
 	Config
 	shared  *Shared
 	Feeder  Feeder

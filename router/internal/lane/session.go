@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -25,6 +26,7 @@ type Session struct {
 	fenced adapters.Destination // made for this session alone; nil: the route's is used
 	ctx    context.Context
 	cancel context.CancelFunc
+	doubt  atomic.Bool    // the server may be another one, which lacks what was read
 	wg     sync.WaitGroup // the goroutines that bring messages back and that offer them, while there are some
 	pump   pump
 
@@ -223,6 +225,9 @@ func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 
 // Settled implements [settling.Batch].
 func (s *Session) Settled(ok bool) {
+	if !ok {
+		Doubt(s)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	settledLocked(s, ok)

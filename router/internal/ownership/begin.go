@@ -98,7 +98,10 @@ func (r *Route) fit(ctx context.Context, states []adapters.LaneState) error {
 		return err
 	}
 	for i, st := range written {
-		st.Placed = st.Placed || st.Cursor != was[i]
+		if shorter := st.Cursor != was[i]; shorter || r.PutBack[st.Slot].Swap(false) {
+			st.Placed = st.Placed || shorter
+			st.Beyond = nil // these positions may be given out again
+		}
 	}
 	return nil
 }

@@ -196,6 +196,7 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		if errors.Is(err, adapters.ErrWentBack) {
 			r.restart(err)
 		}
+		r.sessions(func(_ *lane.Route, s *lane.Session) { lane.Doubt(s) })
 		if ctx.Err() == nil {
 			r.Outage.Fail(r.log, slog.LevelError, "cannot read the source, trying again", err)
 		}
@@ -214,19 +215,6 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	}
 	plan.report(r, time.Now())
 	return f.rows, nil
-}
-
-// restart ends all sessions that read the source: their cursors are not valid in it any more. They begin again with the durable cursors,
-// which were perhaps put back with it; if those are not valid either, the route stops with an error.
-func (r *Reader) restart(err error) {
-	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
-	for _, rt := range r.Routes {
-		for _, l := range rt.Lanes {
-			if s := l.Session(); s != nil {
-				rt.Lease.Lost(s)
-			}
-		}
-	}
 }
 
 // fan distributes the rows of one fetch.

@@ -23,10 +23,14 @@ type Settler struct {
 	interval time.Duration
 	bound    CallTimeout // of a write
 	Batches  func() []Batch
-	Fenced   func(Batch)                         // another owner has the lane
-	Write    func(context.Context, Extent) error // default: the lanes' progress, to the store
-	Target   string                              // what is written to, for the log
-	Settled  func(Settle)                        // is called after each write; nil: writes are not timed
+	Fenced   func(Batch)  // another owner has the lane
+	Target   string       // what is written to, for the log
+	Settled  func(Settle) // is called after each write; nil: writes are not timed
+
+	// Screen returns the batches that may be written. Others wait, which is the error, or are gone, because their cursors mean nothing in the
+	// source any more. nil: all may be.
+	Screen func(context.Context, []Batch) (good, gone []Batch, err error)
+	Write  func(context.Context, Extent) error // default: the lanes' progress, to the store
 
 	dirty  atomic.Bool
 	signal chan struct{} // something to write
@@ -190,7 +194,16 @@ func (s *Settler) settle(ctx context.Context, e Extent) error {
 func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	var all []adapters.Settlement
 	writers := map[adapters.LaneRef]Batch{}
-	for _, x := range s.Batches() {
+	batches := s.Batches()
+	var waits error
+	if s.Screen != nil {
+		var gone []Batch
+		batches, gone, waits = s.Screen(ctx, batches)
+		for _, x := range gone {
+			s.Fenced(x)
+		}
+	}
+	for _, x := range batches {
 		for _, st := range x.Settlements(e) {
 			all = append(all, st)
 			writers[st.LaneRef] = x
@@ -212,7 +225,7 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	for _, x := range writers {
 		x.Settled(err == nil)
 	}
-	return err
+	return errors.Join(err, waits)
 }
 
 // Settle is a write of progress that has ended.

@@ -1,0 +1,26 @@
+package reading
+
+import "github.com/outriderhq/outrider/router/internal/lane"
+
+// restart ends all sessions that read the source: their cursors are not valid in it any more. They begin again with the durable cursors,
+// which were perhaps put back with it; if those are not valid either, the route stops with an error.
+func (r *Reader) restart(err error) {
+	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
+	for _, rt := range r.Routes {
+		for slot := range rt.PutBack {
+			rt.PutBack[slot].Store(true)
+		}
+	}
+	r.sessions(func(rt *lane.Route, s *lane.Session) { rt.Lease.Lost(s) })
+}
+
+// sessions calls f for each session that reads the source.
+func (r *Reader) sessions(f func(*lane.Route, *lane.Session)) {
+	for _, rt := range r.Routes {
+		for _, l := range rt.Lanes {
+			if s := l.Session(); s != nil {
+				f(rt, s)
+			}
+		}
+	}
+}
