@@ -85,13 +85,24 @@ func startWith(t *testing.T, config string, env ...string) *relay {
 	return startBinary(t, program(t), config, env...)
 }
 
+// startInstance is [startWith] for a process with a name.
+func startInstance(t *testing.T, name, config string, env ...string) *relay {
+	t.Helper()
+	return startArgs(t, program(t), []string{"--instance", name}, config, env...)
+}
+
 // startBinary is [startWith] for another build of the program.
 func startBinary(t *testing.T, binary, config string, env ...string) *relay {
+	t.Helper()
+	return startArgs(t, binary, nil, config, env...)
+}
+
+func startArgs(t *testing.T, binary string, args []string, config string, env ...string) *relay {
 	t.Helper()
 	file := writeConfig(t, config)
 	out, err := os.Create(filepath.Join(filepath.Dir(file), "log"))
 	must(t, err)
-	cmd := exec.Command(binary, "run", "-c", file)
+	cmd := exec.Command(binary, append([]string{"run", "-c", file}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), env...)
 	must(t, cmd.Start())

@@ -1,0 +1,49 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// plan has a group of two rows, and a row beside them.
+var plan = &Plan{Group: [Rows]int{1, 1, 2}}
+
+// The design keeps the rules in every sequence of steps within the bounds.
+func TestTheDesignKeepsTheRules(t *testing.T) {
+	t.Parallel()
+	bounds := []Bounds{
+		{Rows: 3, Relays: 2, Aborts: 1, Steals: 1, Fails: 1, Deaths: 1},
+		{Rows: 2, Relays: 2, Crashes: 1, Steals: 1, Fails: 2, Deaths: 1, Commands: 2},
+		{Rows: 3, Relays: 1, Aborts: 1, Crashes: 2, Fails: 2, Deaths: 2, Commands: 1},
+	}
+	if testenv.Soaking() {
+		bounds = append(bounds, Bounds{Rows: 3, Relays: 2, Aborts: 1, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1},
+			Bounds{Rows: 4, Relays: 2, Steals: 1, Fails: 1})
+	}
+	for _, b := range bounds {
+		got := Explore(plan, b, NoFault)
+		t.Logf("%+v: %d states", b, got.States)
+		if got.Err != nil {
+			t.Errorf("%v, after:", got.Err)
+			for _, e := range got.Path {
+				t.Logf("%+v", e)
+			}
+		}
+	}
+}
+
+// Each fault leads to a state that a rule forbids.
+func TestTheRulesNoticeEachFault(t *testing.T) {
+	t.Parallel()
+	for _, f := range Faults {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			got := Explore(plan, Bounds{Rows: 3, Relays: 2, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1}, f)
+			t.Logf("%d states, %d events: %v", got.States, len(got.Path), got.Err)
+			if got.Err == nil {
+				t.Error("no rule notices it")
+			}
+		})
+	}
+}
