@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,9 @@ func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]adapters.Finding,
 	var standby bool
 	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
     pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
+	if err != nil && errors.Is(CheckSessions(ctx, pool), ErrLentSessions) { // its prepared statements are elsewhere
+		return []adapters.Finding{lent("a relay")}, false
+	}
 	if err != nil {
 		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
 	}
