@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,7 @@ var operatorsModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		by := map[string]int{}
 		for _, h := range history {
-			k := h.Input.(order).key() //nolint:forcetypeassert // it is one
+			k := h.Input.(order).key()
 			if _, known := by[k]; !known {
 				by[k] = len(parts)
 				parts = append(parts, nil)
@@ -56,7 +57,7 @@ var operatorsModel = porcupine.Model{
 	},
 	Init: func() any { return any(nil) },
 	Step: func(state, input, output any) (bool, any) {
-		o, out := input.(order), output.(int64) //nolint:forcetypeassert // they are
+		o, out := input.(order), output.(int64)
 		changed := func(when bool, next any) (bool, any) {
 			if !when {
 				next = state
@@ -206,7 +207,7 @@ func (f *faces) byCommand(o order) int64 {
 	case "resume":
 		args = []string{"resume", o.on}
 	case "seek":
-		args = []string{"seek", o.on, "--to", fmt.Sprint(o.to), "--yes"}
+		args = []string{"seek", o.on, "--to", strconv.FormatInt(o.to, 10), "--yes"}
 	}
 	cmd := exec.CommandContext(f.t.Context(), program(f.t), append(args, "-o", "json", "-c", f.relay.config)...)
 	var problem bytes.Buffer
@@ -227,7 +228,7 @@ func (f *faces) byAPI(o order) int64 {
 	case "pause", "resume":
 		path, body = "/routes/"+o.on+"/"+o.what, map[string]any{}
 	case "seek":
-		path, body = "/routes/"+o.on+"/seek", map[string]any{"to": fmt.Sprint(o.to)}
+		path, body = "/routes/"+o.on+"/seek", map[string]any{"to": strconv.FormatInt(o.to, 10)}
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -231,7 +231,7 @@ func (tr *traced) start() {
 	tr.relays = slices.DeleteFunc(tr.relays, func(r *relay) bool {
 		select {
 		case <-r.done:
-			if state := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() { //nolint:errcheck,forcetypeassert // it is one
+			if state := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() {
 				tr.t.Fatalf("a relay has ended: %v", r.err)
 			}
 			return true

@@ -190,7 +190,7 @@ func newQueuePool(ctx context.Context, cfg *Config) (*pgxpool.Pool, error) {
 			}
 		}
 		if pg.KeepsSession(conn) != nil {
-			return nil // Check refuses it
+			return nil //nolint:nilerr // Check refuses it
 		}
 		_, err := conn.PgConn().Exec(ctx, queueSettings).ReadAll()
 		return err

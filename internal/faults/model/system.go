@@ -15,7 +15,7 @@ const (
 	ForgetsBeyond Fault = "what is settled beyond the first open row is forgotten by the next owner"
 	ForgetsParked Fault = "parked rows are forgotten by the next owner"
 	NoGate        Fault = "a row does not wait for those before it in its group"
-	PassesParked  Fault = "a row does not wait for parked ones of its group"
+	PassesParked  Fault = "a row does not wait for parked ones of its group" //nolint:gosec // no password
 	ParksAlone    Fault = "rows behind a parked one are settled with it"
 	EndsEarly     Fault = "a parked row is removed before its attempt"
 	Resurrects    Fault = "a settle writes parked rows again that an operator has removed"
@@ -61,7 +61,7 @@ type step struct {
 
 // next yields all states that follow.
 func (s *System) next(p *Plan, f Fault, yield func(step)) {
-	s.publish(p, yield)
+	s.publish(yield)
 	for i := range s.Left.Relays {
 		m := &s.Relays[i]
 		if m.Epoch == 0 {
@@ -83,7 +83,7 @@ func (s *System) next(p *Plan, f Fault, yield func(step)) {
 	s.operate(yield)
 }
 
-func (s *System) publish(p *Plan, yield func(step)) {
+func (s *System) publish(yield func(step)) {
 	if s.Next < s.Left.Rows {
 		to := *s
 		to.Next++
@@ -112,7 +112,7 @@ func (s *System) acquire(i int, f Fault, yield func(step)) {
 		}
 	}
 	m := memory{Epoch: l.Epoch + 1, Covered: l.Covered, Parked: l.Parked}
-	switch f {
+	switch f { //nolint:exhaustive // those of this step
 	case SameEpoch:
 		m.Epoch = max(l.Epoch, 1)
 	case ForgetsBeyond:
@@ -154,7 +154,7 @@ func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step)) {
 	m, one := &s.Relays[i], Of(row)
 	before := p.group(row) & (one - 1)
 	waits := before & (m.Read | m.Parked) &^ m.Done // what dies does so with the settle: before it, another owner would deliver it
-	switch f {
+	switch f {                                      //nolint:exhaustive // those of this step
 	case NoGate:
 		waits = 0
 	case PassesParked:
@@ -205,7 +205,7 @@ func (s *System) settle(p *Plan, i int, f Fault, yield func(step)) {
 		}
 	}
 	e := Event{Kind: Settle, Epoch: m.Epoch, Covered: l.Covered | m.Done | park, Parked: (l.Parked | park) &^ (m.Done | m.Dead), Dead: l.Dead | m.Dead&l.Parked}
-	switch f {
+	switch f { //nolint:exhaustive // those of this step
 	case ByPosition:
 		for r := 0; r < Rows && Of(r) <= m.Done && !(m.Read &^ m.Done).Has(r); r++ {
 			e.Covered |= Of(r)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -152,7 +153,7 @@ func (t *translation) add(trace []Record, i int) error {
 		}
 		return t.written(slices.DeleteFunc(slices.Clone(trace[:i+1]), func(o Record) bool { return !later(o) }))
 	default:
-		return fmt.Errorf("an unknown kind")
+		return errors.New("an unknown kind")
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func TestAReaderThatFollowsNoLongerPolls(t *testing.T) {
 func TestAReaderThatBeginsToFollowIsNotNotified(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		following(t, func(c *commits, r *reader) {
+		following(t, func(c *commits, _ *reader) {
 			c.follows.Store(false)
 			c.notifies.Store(true)
 			time.Sleep(time.Minute)
