@@ -1,9 +1,11 @@
 package interleave_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,6 +64,7 @@ type run struct {
 	w       *world
 	trace   []string
 	cuts    int
+	brisk   string          // session that never waits
 	blocked map[int]touches // by session: statements that waited for a lock at the last rest
 }
 
@@ -89,6 +92,9 @@ func (r *run) rest() (open []choice, resumed touches, err error) {
 		n, err := w.db.waiting(pids)
 		if err != nil {
 			return nil, nil, err
+		}
+		if n > 0 && w.waits(r.brisk) {
+			w.fault("%s waits for a lock", r.brisk)
 		}
 		if n == len(pids) && len(w.changed) == 0 {
 			if open = r.choices(); len(open) > 0 {
@@ -246,7 +252,7 @@ func (w *world) sample(ctx context.Context, sc *scenario, most int) (e explored,
 		if err != nil {
 			return e, err
 		}
-		cut := random.IntN(e.steps + 1)
+		cut, pick := random.IntN(e.steps+1), newPicker(random, len(w.sessions), e.steps)
 		for {
 			open, _, err := r.rest()
 			if err != nil {
@@ -255,7 +261,7 @@ func (w *world) sample(ctx context.Context, sc *scenario, most int) (e explored,
 			if len(open) == 0 {
 				break
 			}
-			c := open[random.IntN(len(open))]
+			c := pick.next(len(r.trace), open)
 			if c.do = goOn; len(r.trace) >= cut && r.cuts < r.w.sessions[c.who].cuts {
 				c.do = cutBefore + action(random.IntN(2))
 			}
@@ -267,6 +273,40 @@ func (w *world) sample(ctx context.Context, sc *scenario, most int) (e explored,
 		}
 	}
 	return e, nil
+}
+
+// changesOfRank is how often a session falls behind all others in a run by ranks.
+const changesOfRank = 3
+
+// picker chooses steps: half of the runs at random, and half by random ranks of the sessions, of which the first one that can goes on, and
+// falls behind the others at a few random steps. Few changes in the right place are what most faults take.
+type picker struct {
+	random *rand.Rand
+	ranks  []int // nil: at random
+	falls  map[int]bool
+}
+
+func newPicker(random *rand.Rand, sessions, steps int) *picker {
+	p := &picker{random: random}
+	if random.IntN(2) == 0 {
+		p.ranks, p.falls = random.Perm(sessions), map[int]bool{}
+		for range changesOfRank {
+			p.falls[random.IntN(steps+1)] = true
+		}
+	}
+	return p
+}
+
+func (p *picker) next(step int, open []choice) choice {
+	if p.ranks == nil {
+		return open[p.random.IntN(len(open))]
+	}
+	first := slices.MaxFunc(open, func(a, b choice) int { return cmp.Compare(p.ranks[a.who], p.ranks[b.who]) })
+	if p.falls[step] {
+		p.ranks[first.who] = slices.Min(p.ranks) - 1
+		first = slices.MaxFunc(open, func(a, b choice) int { return cmp.Compare(p.ranks[a.who], p.ranks[b.who]) })
+	}
+	return first
 }
 
 // awake are the choices that commute with a step: they sleep on.

@@ -45,9 +45,13 @@ func logDatabase(t *testing.T) string {
 	defer pool.Close()
 	_, err = owntable.Init(ctx, pool, "")
 	must(t, err)
-	// A deadlock is found while no other session goes on.
+	// A deadlock is found while no other session goes on, and plans are those of large tables.
 	_, err = pool.Exec(ctx, `CREATE TABLE sink (id text NOT NULL);
-DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', current_database()); END $$`)
+DO $$ DECLARE s text; BEGIN
+    FOREACH s IN ARRAY ARRAY['deadlock_timeout = ''20ms''', 'enable_hashjoin = off', 'enable_mergejoin = off', 'enable_seqscan = off'] LOOP
+        EXECUTE format('ALTER DATABASE %I SET ', current_database()) || s;
+    END LOOP;
+END $$`)
 	must(t, err)
 	store, err := statestore.New(ctx, statestore.Config{URL: url})
 	must(t, err)
@@ -59,7 +63,7 @@ DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', 
 // logReset empties all tables, and lets all instances live.
 //
 // Settles go aside when cursor rows move to other pages: in an empty table they do not.
-const logReset = `TRUNCATE outrider_cursor, outrider_settled; DELETE FROM outrider_outbox; DELETE FROM outrider_parked; DELETE FROM outrider_pause;
+const logReset = `TRUNCATE outrider_cursor, outrider_settled, outrider_outbox; DELETE FROM outrider_parked; DELETE FROM outrider_pause;
 DELETE FROM outrider_audit; DELETE FROM sink; UPDATE outrider_instance SET lease_until = now() + interval '1 hour'`
 
 // logWorld opens relays on such a database.
@@ -73,7 +77,6 @@ func logWorld(t *testing.T, url string, m *mutant) *world {
 	t.Cleanup(w.close)
 	var slot int
 	must(t, db.admin.QueryRow(ctx, "SELECT (hashtextextended($1, 0) & 15)::int", group).Scan(&slot))
-	plain := map[string]*pgx.Conn{}
 	for _, name := range []string{relayA, relayB, publisher, another, operator, drainer} {
 		s, err := w.newSession(name)
 		must(t, err)
@@ -109,29 +112,31 @@ func logWorld(t *testing.T, url string, m *mutant) *world {
 		}
 		return err
 	}
-	w.count = func(query string) (n int, err error) {
-		err = db.admin.QueryRow(ctx, query).Scan(&n)
-		return n, err
-	}
+	w.count = db.count
 	w.put = func(id string) error { return w.exec(drainer, insert(id)) }
 	w.endLease = "UPDATE outrider_instance SET lease_until = '-infinity' WHERE id = '%s'"
-	w.exec = func(name string, statements ...string) (err error) {
-		conn := plain[name]
+	w.exec = w.sqlOf(map[string]*pgx.Conn{})
+	return w
+}
+
+// sqlOf runs SQL in sessions of PostgreSQL, each over a connection that it keeps.
+func (w *world) sqlOf(conns map[string]*pgx.Conn) func(name string, statements ...string) error {
+	return func(name string, statements ...string) (err error) {
+		conn := conns[name]
 		if conn == nil || conn.IsClosed() {
-			if conn, err = pgx.Connect(ctx, w.session(name).url); err != nil {
+			if conn, err = pgx.Connect(w.ctx, w.session(name).url); err != nil {
 				return err
 			}
-			plain[name] = conn
-			w.closers = append(w.closers, func() error { return conn.Close(ctx) })
+			conns[name] = conn
+			w.closers = append(w.closers, func() error { return conn.Close(w.ctx) })
 		}
 		for _, statement := range statements {
-			if _, err := conn.Exec(ctx, statement); err != nil {
+			if _, err := conn.Exec(w.ctx, statement); err != nil {
 				return fmt.Errorf("%s: %w", statement, err)
 			}
 		}
 		return nil
 	}
-	return w
 }
 
 // close ends all sessions.

@@ -36,6 +36,13 @@ var stateScenarios = []*scenario{
 		roles: []role{does(relayA, 0, calls{acquireOne, acquireOne})},
 	},
 	{
+		name: "acquire beside a settle", setup: fourLanes,
+		roles: []role{does(relayA, 0, calls{settleOne}), does(relayB, 0, calls{acquireFour})},
+		ends: func(w *world) error {
+			return w.want("lanes of b", 4, "SELECT count(*) FROM outrider_cursor WHERE owner = 'b'")
+		},
+	},
+	{
 		name: "two share lanes", setup: free(),
 		roles: []role{does(relayA, 0, calls{acquireOne}), does(relayB, 0, calls{acquireOne})},
 		ends: func(w *world) error {
@@ -133,6 +140,26 @@ var stateScenarios = []*scenario{
 			return w.want("messages", w.notes["redrive"], parkedRows)
 		},
 	},
+}
+
+// fourLanes is a setup: a has four lanes, and is dead.
+func fourLanes(w *world) error {
+	r := w.relays[relayA]
+	lanes, err := r.store.Acquire(w.ctx, r.name, route, []int{0, 1, 2, 3}, 4)
+	if err == nil && len(lanes) == 4 {
+		r.take(lanes[0])
+	}
+	return errors.Join(err, w.exec(drainer, fmt.Sprintf(w.endLease, relayA)))
+}
+
+// settleOne settles one of the four lanes.
+func settleOne(r *relay) error { return r.settle(r.settlement(r.lane.Cursor)) }
+
+// acquireFour takes them.
+func acquireFour(r *relay) error {
+	lanes, err := r.store.Acquire(r.w.ctx, r.name, route, []int{0, 1, 2, 3}, 4)
+	r.w.own(r.name, lanes)
+	return err
 }
 
 // acquireOne takes one of two lanes.

@@ -21,7 +21,7 @@ var logMutants = []*mutant{
 	{name: "acquire: lanes of others before its own", by: "an instance acquires its own lane again", find: "ORDER BY w.owner = $4 DESC NULLS LAST, w.owner IS NULL DESC, w.slot", replace: "ORDER BY w.owner IS NULL DESC, w.slot"},
 	{name: "bind: the route is not locked", by: "bind", find: "SELECT pg_advisory_xact_lock(hashtextextended('outrider route '", replace: "SELECT pg_advisory_xact_lock_shared(hashtextextended('outrider route '"},
 	{name: "bind: rows of another table are none", by: "bind", find: "OR $3::text <> '' AND o.source NOT IN ('', $3::text)", replace: "OR $3::text <> '' AND false"},
-	{name: "release: lanes of others too", by: "release of a lane that was lost", find: "WHERE c.owner = $1 AND (c.r", replace: "WHERE $1 = $1::text AND (c.r"},
+	{name: "release: lanes of others too", by: "release of a lane that was lost", find: "AND c.slot = s.slot AND c.owner = $3", replace: "AND c.slot = s.slot AND $3::text <> ''"},
 	{name: "read: late rows of running transactions are overlooked", by: "late rows", find: "FROM pg_snapshot_xip($3::pg_snapshot) AS x(xid)", replace: "FROM pg_snapshot_xip('1:1:'::pg_snapshot) AS x(xid)"},
 	{name: "read: late rows of the next transaction are overlooked", by: "late rows of a slow insert", find: "o.xid >= pg_snapshot_xmax($3::pg_snapshot)", replace: "o.xid > pg_snapshot_xmax($3::pg_snapshot)"},
 	{name: "read: late rows are noticed, and those of running transactions not read", by: "late rows", find: "FROM pg_snapshot_xip(r.snap) AS x(xid)", replace: "FROM pg_snapshot_xip('1:1:'::pg_snapshot) AS x(xid)"},
@@ -44,9 +44,32 @@ var logMutants = []*mutant{
 	{name: "retention: rows behind the cursor too", by: "retention beside late rows", find: "o.position > m.mark AND o.position <= r.pos", replace: "o.position > m.mark"},
 }
 
+// queueMutants are changes of the statements of a queue table in PostgreSQL.
+var queueMutants = []*mutant{
+	{name: "find: the newest first", by: "two claim", find: "ORDER BY t.\"message_group\", t.\"created_at\"", replace: "ORDER BY t.\"message_group\" DESC, t.\"created_at\" DESC"},
+	{name: "look: rows of other processors do not count", by: "another processor takes the first row of a group", find: "WHERE t.\"status\" = 'PROCESSING' AND t.\"message_group\"", replace: "WHERE t.\"status\" = 'NONE' AND t.\"message_group\""},
+	{name: "take: waits for locks", by: "another session locks the first row of a group", find: "OF t SKIP LOCKED\n), prefix", replace: "OF t\n), prefix"},
+	{name: "take: behind a locked row of the group too", by: "another session locks the first row of a group", find: "WHERE l.rank = l.place", replace: "WHERE true"},
+	{name: "take: the status stays", by: "two claim", find: "SET \"status\" = 'PROCESSING', \"processed_at\" = (SELECT", replace: "SET \"processed_at\" = (SELECT"},
+	{name: "settle: claims of others too", by: "a settle of claims that count as stuck", find: "WHERE t.\"id\" = s.key AND (t.\"status\" = 'PROCESSING') IS TRUE AND t.\"processed_at\" IN (s.stamp, s.former)\nRETURNING", replace: "WHERE t.\"id\" = s.key\nRETURNING"},
+	{name: "settle: any time of the claim", by: "a settle of claims that count as stuck", find: "AND t.\"processed_at\" IN (s.stamp, s.former)\nRETURNING s.n::int", replace: "\nRETURNING s.n::int"},
+	{name: "settle: delivered rows wait again", by: "two claim", find: "SET \"status\" = 'COMPLETED'", replace: "SET \"status\" = 'PENDING'"},
+	{name: "extend: claims of others too", by: "claims that count as stuck", within: "renewed AS", find: "(t.\"status\" = 'PROCESSING') IS TRUE AND t.\"processed_at\" IN (s.stamp, s.former)", replace: "true"},
+	{name: "recover: rows of any age", by: "recovery beside claims of the living", find: "t.\"processed_at\" < now() - make_interval(secs => $1)", replace: "$1::float8 > 0"},
+	{name: "recover: its own claims too", by: "recovery beside its own claims", find: "t.\"id\" <> ALL ($2::", replace: "$2::text[] IS NOT NULL AND t.\"id\" <> ALL ('{}'::"},
+	{name: "recover: delivered rows too", by: "recovery beside claims of the living", find: "WHERE t.\"status\" = 'PROCESSING' AND t.\"processed_at\" <", replace: "WHERE t.\"processed_at\" <"},
+	{name: "redrive: rows that are not dead too", by: "redrive beside a redrive", find: "AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: ""},
+	{name: "purge: rows that are not dead too", by: "redrive beside a purge", find: "[]) AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: "[])"},
+}
+
 func TestMutantsOfALog(t *testing.T) {
 	t.Parallel()
 	kill(t, logMutants, logScenarios, logDatabase, logWorld)
+}
+
+func TestMutantsOfAQueue(t *testing.T) {
+	t.Parallel()
+	kill(t, queueMutants, queueScenarios, queueDatabase, queueWorld)
 }
 
 // mutantsAtOnce is how many mutants are tried at once: each waits for the server most of the time.

@@ -21,6 +21,9 @@ var suites = []struct {
 	mutants   []*mutant
 }{
 	{"PostgreSQL: Outrider's own table, its state store, deliveries in a transaction", logScenarios, logMutants},
+	{"PostgreSQL: queue tables", queueScenarios, queueMutants},
+	{"MariaDB: the state store", stateScenarios, mariadbStateMutants},
+	{"MariaDB: queue tables", queueScenarios, mariadbQueueMutants},
 }
 
 // TestThePageHasEachScenarioAndMutant compares the tables of the page with those that the tests run.

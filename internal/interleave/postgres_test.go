@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"sync"
@@ -62,11 +63,20 @@ func (p *postgres) end(pid int64) error {
 	}
 }
 
+// count is the one number that a query returns.
+func (p *postgres) count(query string) (n int, err error) {
+	p.ending.Lock()
+	defer p.ending.Unlock()
+	err = p.ender.QueryRow(context.Background(), query).Scan(&n)
+	return n, err
+}
+
 // pgConn is a connection of a session, as the proxy sees it.
 type pgConn struct {
 	*link
 	client, server *bufio.Reader
 	pid            int64
+	spare          *spare
 
 	statements map[string]string // texts by the names of prepared statements
 	bound      string            // text of the statement that is bound
@@ -79,57 +89,94 @@ type pgConn struct {
 
 // serve implements [database].
 func (p *postgres) serve(l *link) error {
-	c := &pgConn{link: l, client: bufio.NewReader(l.client), server: bufio.NewReader(l.server), statements: map[string]string{}, holds: touches{}}
-	if err := c.startUp(); err != nil {
-		return err
-	}
-	for {
-		kind, message, err := readPG(c.client)
-		if err != nil {
-			return err
-		}
-		if err := c.message(kind, message); err != nil {
-			return err
+	c := &pgConn{link: l, client: bufio.NewReader(l.client), statements: map[string]string{}, holds: touches{}}
+	key, err := c.begin()
+	for err == nil {
+		var kind byte
+		var message []byte
+		if kind, message, err = readPG(c.client); err == nil {
+			err = c.message(kind, message)
 		}
 	}
+	if errors.Is(err, io.EOF) && c.spare != nil && c.status == 'I' && len(c.pending) == 0 {
+		c.keep(key)
+	}
+	return err
 }
 
-// startUp passes the beginning of a connection on.
-func (c *pgConn) startUp() error {
+// spare is a connection to the server that has no client.
+type spare struct {
+	server  net.Conn
+	reader  *bufio.Reader
+	pid     int64
+	answers []byte // to the beginning of the connection
+}
+
+// begin takes a connection that was begun in the same way, or makes one.
+func (c *pgConn) begin() (key string, err error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.client, head); err != nil {
-		return err
+		return "", err
 	}
 	body := make([]byte, binary.BigEndian.Uint32(head)-4)
 	if _, err := io.ReadFull(c.client, body); err != nil {
-		return err
+		return "", err
 	}
-	if err := c.toServer(slices.Concat(head, body)); err != nil {
-		return err
+	key = string(body)
+	c.w.mu.Lock()
+	if kept := c.spares[key]; len(kept) > 0 {
+		c.spare, c.spares[key] = kept[len(kept)-1], kept[:len(kept)-1]
 	}
-	for {
-		kind, message, err := c.answer()
-		if err := errors.Join(err, c.flush()); err != nil {
-			return err
+	c.w.mu.Unlock()
+	if c.spare != nil {
+		c.attach(c.spare.server)
+		c.server, c.pid, c.status = c.spare.reader, c.spare.pid, 'I'
+		_, err = c.link.client.Write(c.spare.answers)
+		return key, err
+	}
+	if err := c.dial(); err != nil {
+		return "", err
+	}
+	c.server = bufio.NewReader(c.link.server)
+	answers, err := c.startUp(slices.Concat(head, body))
+	c.spare = &spare{c.link.server, c.server, c.pid, answers}
+	return key, err
+}
+
+// keep has another client use the connection, whose session is as new: to make one takes as long as a run.
+func (c *pgConn) keep(key string) {
+	c.answers = nil
+	if err := c.exchange(pgMessage('Q', []byte("DISCARD ALL\x00")), "Z"); err != nil || c.status != 'I' {
+		return
+	}
+	c.attach(nil)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.spares[key] = append(c.spares[key], c.spare)
+}
+
+// startUp passes the beginning of a connection on, and returns what the server says to it.
+func (c *pgConn) startUp(message []byte) (answers []byte, err error) {
+	for err = c.toServer(message); err == nil; {
+		var kind byte
+		if kind, message, err = c.answer(); err != nil {
+			break
 		}
-		switch kind {
-		case 'K':
+		answers = append(answers, message...)
+		if err = c.flush(); err != nil || kind == 'Z' {
+			c.status = 'I'
+			break
+		}
+		switch {
+		case kind == 'K':
 			c.pid = int64(binary.BigEndian.Uint32(message[5:]))
-		case 'Z':
-			return nil
-		case 'R':
-			if binary.BigEndian.Uint32(message[5:]) == 0 {
-				continue // trusted
-			}
-			_, password, err := readPG(c.client)
-			if err == nil {
-				err = c.toServer(password)
-			}
-			if err != nil {
-				return err
+		case kind == 'R' && binary.BigEndian.Uint32(message[5:]) != 0: // it wants a password
+			if _, message, err = readPG(c.client); err == nil {
+				err = c.toServer(message)
 			}
 		}
 	}
+	return answers, err
 }
 
 // message handles one message of the client.

@@ -51,6 +51,8 @@ type session struct {
 	err   error
 	links sync.WaitGroup
 	open  map[*link]bool
+
+	spares map[string][]*spare // connections to the server that are used again, by how they were begun
 }
 
 // errCut ends a connection.
@@ -60,6 +62,21 @@ var errCut = errors.New("the connection was cut")
 type link struct {
 	*session
 	client, server net.Conn
+	address        string // of the server
+}
+
+// dial connects to the server.
+func (l *link) dial() error {
+	server, err := net.Dial("tcp", l.address)
+	l.attach(server)
+	return err
+}
+
+// attach sets the connection to the server; nil: it is not the link's any more.
+func (l *link) attach(server net.Conn) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.server = server
 }
 
 // newSession starts a proxy.
@@ -69,7 +86,7 @@ func (w *world) newSession(name string) (*session, error) {
 		return nil, err
 	}
 	address := u.Host
-	s := &session{name: name, w: w, is: over, grant: make(chan action), open: map[*link]bool{}}
+	s := &session{name: name, w: w, is: over, grant: make(chan action), open: map[*link]bool{}, spares: map[string][]*spare{}}
 	if s.proxy, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
@@ -81,21 +98,18 @@ func (w *world) newSession(name string) (*session, error) {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", address)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			l := &link{s, client, server}
+			l := &link{session: s, client: client, address: address}
 			w.mu.Lock()
 			s.open[l] = true
 			w.mu.Unlock()
 			s.links.Go(func() {
 				_ = w.db.serve(l) // the adapter sees what it is
-				_, _ = client.Close(), server.Close()
+				_ = client.Close()
 				w.mu.Lock()
-				delete(s.open, l)
-				w.mu.Unlock()
+				defer w.mu.Unlock()
+				if delete(s.open, l); l.server != nil {
+					_ = l.server.Close()
+				}
 			})
 		}
 	})
@@ -108,10 +122,17 @@ func (s *session) close() {
 	_ = s.proxy.Close()
 	s.w.mu.Lock()
 	for l := range s.open {
-		_, _ = l.client.Close(), l.server.Close()
+		if _ = l.client.Close(); l.server != nil {
+			_ = l.server.Close()
+		}
 	}
 	s.w.mu.Unlock()
 	s.links.Wait()
+	for _, spare := range s.spares {
+		for _, c := range spare {
+			_ = c.server.Close()
+		}
+	}
 }
 
 // gate waits until the scheduler lets a step go.
@@ -152,7 +173,7 @@ func (l *link) cut(pid int64) error {
 // mutate changes the text of a statement as the mutant says.
 func (s *session) mutate(text string) string {
 	m := s.w.mutant
-	if m == nil || !strings.Contains(text, m.find) {
+	if m == nil || !strings.Contains(text, m.find) || !strings.Contains(text, m.within) {
 		return text
 	}
 	m.met.Add(1)

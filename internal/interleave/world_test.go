@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -17,6 +18,7 @@ type scenario struct {
 	name  string
 	setup func(w *world) error // before each run; its statements are no steps
 	roles []role
+	brisk string               // session whose statements never wait for a lock
 	ends  func(w *world) error // what holds when all sessions are over
 	after func(w *world) error // what holds when all is delivered, besides what always does
 	drain func(w *world) error // delivers what is left; nil: nothing is, and no row is followed
@@ -32,6 +34,7 @@ type role struct {
 // mutant is a change of statements on their way to the server.
 type mutant struct {
 	name, by, find, replace string       // by: the scenario that kills it
+	within                  string       // only statements that contain it are changed
 	met                     atomic.Int64 // statements that were changed
 }
 
@@ -47,9 +50,12 @@ type world struct {
 	changed chan struct{}
 
 	relays   map[string]*relay
+	claimers map[string]*claimer   // of the run
 	start    adapters.Cursor       // of a new lane
 	put      func(id string) error // commits a row
 	count    func(query string) (int, error)
+	insert   func(id string) string // statement that publishes a row of a queue
+	open     func(url string, timeout time.Duration) (adapters.OperatorQueue, error)
 	endLease string                                           // statement that ends the lease of an instance
 	exec     func(session string, statements ...string) error // runs SQL in a session
 
@@ -65,6 +71,7 @@ type facts struct {
 	received  []string          // ids, by the destination
 	settled   map[string]int    // how often each id was settled
 	epochs    map[string]string // owners by lane and epoch
+	holders   map[string]string // who has a row of a queue
 	notes     map[string]int    // what scenarios count
 	wrong     []string
 }
@@ -100,6 +107,20 @@ func (w *world) moving() (busy int, pids []int64, moving bool) {
 	return busy, pids, busy > 0 || len(pids) > 0
 }
 
+// waits reports whether the only statement that is at the server is a session's.
+func (w *world) waits(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := false
+	for _, s := range w.sessions {
+		if s.is == sent && s.name != name {
+			return false
+		}
+		found = found || s.is == sent
+	}
+	return found
+}
+
 // describe says where the sessions are.
 func (w *world) describe() string {
 	w.mu.Lock()
@@ -122,19 +143,19 @@ func (w *world) begin(sc *scenario) (*run, error) {
 		return nil, err
 	}
 	w.order = nil
-	w.facts = facts{settled: map[string]int{}, epochs: map[string]string{}, notes: map[string]int{}}
+	w.facts = facts{settled: map[string]int{}, epochs: map[string]string{}, notes: map[string]int{}, holders: map[string]string{}}
 	if err := sc.setup(w); err != nil {
 		return nil, fmt.Errorf("set up: %w", err)
 	}
 	for _, s := range w.sessions {
-		s.cuts, s.err = 0, nil
+		s.cuts, s.steps, s.err = 0, 0, nil
 	}
 	for _, role := range sc.roles {
 		s := w.session(role.session)
 		s.cuts = role.cuts
 		s.start(func() error { return role.run(w) })
 	}
-	return &run{w: w}, nil
+	return &run{w: w, brisk: sc.brisk}, nil
 }
 
 // note counts something.
