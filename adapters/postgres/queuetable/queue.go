@@ -189,11 +189,11 @@ func newQueuePool(ctx context.Context, cfg *Config) (*pgxpool.Pool, error) {
 				return err
 			}
 		}
-		if pg.KeepsSession(conn) != nil {
-			return nil //nolint:nilerr // Check refuses it
+		if pg.KeepsSession(conn) == nil { // Check refuses others
+			_, err := conn.PgConn().Exec(ctx, queueSettings).ReadAll()
+			return err
 		}
-		_, err := conn.PgConn().Exec(ctx, queueSettings).ReadAll()
-		return err
+		return nil
 	}
 	return pgxpool.NewWithConfig(ctx, pc)
 }
