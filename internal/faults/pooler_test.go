@@ -118,15 +118,18 @@ routes: {orders0: {from: app, to: there}}
 	}
 	insert := messages + cmp.Or(u.insert, intoOwn)
 	app := openPool(t, pooler.URL()+"&default_query_exec_mode=exec")
-	app.exec(insert, 200, "a")
+	publish := func(n int, groups string) {
+		until(t, "the application publishes", func() bool { // its connections may break, as those of any client of a pooler
+			_, err := app.pool.Exec(t.Context(), insert, n, groups)
+			return err == nil
+		})
+	}
+	publish(200, "a")
 	if !refused {
 		r.until("delivered everything", func() bool { return arrived() >= 200 })
 		pooler.Kill()
 		pooler.Start()
-		until(t, "the application is connected again", func() bool {
-			_, err := app.pool.Exec(t.Context(), insert, 100, "b")
-			return err == nil
-		})
+		publish(100, "b")
 		r.until("delivered everything after a restart of the pooler", func() bool { return arrived() >= 300 })
 		r.stop()
 	}
