@@ -229,6 +229,10 @@ var logScenarios = slices.Concat([]*scenario{
 		roles: []role{publish(publisher, "p1", "p2"), publish(another, "q1"), does(relayA, 0, calls{turn, turn})},
 	},
 	{
+		name: "late rows behind settled ones", setup: settledOnce, drain: delivered,
+		roles: []role{publish(publisher, "p1"), publish(another, "q1"), does(relayA, 0, calls{turn, turn, turn})},
+	},
+	{
 		name: "late rows of a slow insert", setup: owned(), drain: delivered,
 		roles: []role{slowly(publisher, "p1"), publish(another, "q1"), does(relayA, 0, calls{turn, turn})},
 	},

@@ -21,6 +21,7 @@ var suites = []struct {
 	mutants   []*mutant
 }{
 	{"PostgreSQL: Outrider's own table, its state store, deliveries in a transaction", logScenarios, logMutants},
+	{"PostgreSQL: settling beside an old snapshot", asideScenarios, asideMutants},
 	{"PostgreSQL: queue tables", queueScenarios, queueMutants},
 	{"MariaDB: the state store", stateScenarios, mariadbStateMutants},
 	{"MariaDB: queue tables", queueScenarios, mariadbQueueMutants},

@@ -76,6 +76,10 @@ type facts struct {
 	wrong     []string
 }
 
+func newFacts() facts {
+	return facts{settled: map[string]int{}, epochs: map[string]string{}, notes: map[string]int{}, holders: map[string]string{}}
+}
+
 // event is a row that a publisher wrote.
 type event struct{ id, group, publisher string }
 
@@ -143,7 +147,7 @@ func (w *world) begin(sc *scenario) (*run, error) {
 		return nil, err
 	}
 	w.order = nil
-	w.facts = facts{settled: map[string]int{}, epochs: map[string]string{}, notes: map[string]int{}, holders: map[string]string{}}
+	w.facts = newFacts()
 	if err := sc.setup(w); err != nil {
 		return nil, fmt.Errorf("set up: %w", err)
 	}
