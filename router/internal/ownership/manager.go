@@ -48,6 +48,7 @@ type Manager struct {
 	quiescing map[*lane.Lane]*lane.Session // that end: no longer in their lanes, perhaps, but what they concluded is still to be written
 	unclaimed []adapters.LaneRef           // ours in the state store, and had no session at the last renewal
 	failures  map[*Route]*routeFailure     // routes that cannot run
+	lost      []*lane.Session              // and not logged; nil: none is
 	draining  bool
 	drained   []*lane.Session // when draining: no longer in their lanes, but what they concluded is still to be written
 
@@ -225,13 +226,41 @@ func (m *Manager) lose(s *lane.Session) {
 	if !s.Lose() {
 		return
 	}
-	m.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
-		"messages in flight are released", "lane", s.Lane.Name)
+	m.mu.Lock()
+	if m.lost == nil && !m.draining {
+		m.wg.Go(m.tellLosses)
+	}
+	m.lost = append(m.lost, s)
+	m.mu.Unlock()
 	m.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), m.drainFor)
 		defer cancel()
 		s.Stop(ctx)
 	})
+}
+
+// lossesTogether is how long lost lanes are gathered: a failover or a freeze loses those of all routes.
+const lossesTogether = 100 * time.Millisecond
+
+// tellLosses logs the lanes that are lost about now, in a line per route.
+func (m *Manager) tellLosses() {
+	signal.Sleep(lossesTogether, m.quit)
+	m.mu.Lock()
+	lost := m.lost
+	m.lost = nil
+	m.mu.Unlock()
+	for _, rt := range m.routes {
+		var names []string
+		for _, s := range lost {
+			if s.Route == rt.Route {
+				names = append(names, s.Lane.Name)
+			}
+		}
+		if len(names) > 0 {
+			m.log.Warn("lanes are no longer ours: another instance took them, an operator moved their cursors, or the state store was restored; "+
+				"messages in flight are released", "route", rt.Name, "lanes", len(names), "first", slices.Min(names))
+		}
+	}
 }
 
 // background runs f on a goroutine for which a drain waits. During a drain it does nothing: the drain ends all sessions.
