@@ -98,12 +98,12 @@ test-mysql: ## Run the tests of MariaDB's and MySQL's adapters and the main faul
 		go test -timeout 15m -run '$(MYSQL_FAULTS)' $(TESTFLAGS) ./internal/faults"
 
 # How many interleavings of each scenario `make interleave` runs: a number, or all.
-SHARE ?= 60
+SHARE ?= 40
 # On a version of PostgreSQL it runs without MariaDB.
 INTERLEAVED = $(if $(filter 14 15 16 17 18,$(VERSION)),-postgres $(VERSION),-servers PostgreSQL,MariaDB)
 
 .PHONY: interleave
-interleave: ## Interleave the statements of relays, publishers and operators, SHARE=60 (or all) ways, and those of mutants; VERSION=14 (to 18) of PostgreSQL
+interleave: ## Interleave the statements of relays, publishers and operators, SHARE=40 (or all) ways, and those of mutants; VERSION=14 (to 18) of PostgreSQL
 	go run ./internal/testenv/cmd/testenv -brief $(INTERLEAVED) -- env OUTRIDER_INTERLEAVE=$(SHARE) go test $(LIGHTLY) -v -count=1 -timeout 5h -parallel 4 \
 		$(if $(findstring -postgres,$(INTERLEAVED)),-skip MariaDB) $(TESTFLAGS) ./internal/interleave
 
