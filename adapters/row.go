@@ -20,6 +20,9 @@ import (
 // changing it would move groups between cursors.
 const Slots = 16
 
+// MaxLanes is the most lanes of a route, whose source has partitions.
+const MaxLanes = 4096
+
 // Row is one outbox row as its source read it. All routes of its source share a
 // row, so it is never changed after it was read.
 type Row struct {

@@ -232,6 +232,9 @@ func (r *Route) validate() error {
 	if r.Queue != nil && r.Order == adapters.OrderGlobal {
 		add("order global needs a source that is read by position, not a queue whose rows are claimed: use order group")
 	}
+	if r.group() != nil && (r.Order == adapters.OrderGlobal || r.Leader != "") {
+		add("its source has partitions, each with an order of its own, which a group deals out: order global and a leader are not possible")
+	}
 	return errors.Join(errs...)
 }
 
@@ -247,13 +250,23 @@ func (r *Route) unit() string {
 	return ""
 }
 
+// group returns the source, if a group deals out its slots.
+func (r *Route) group() adapters.PartitionedSource {
+	g, _ := r.Source.(adapters.PartitionedSource)
+	return g
+}
+
 // lanes returns the configuration of the route's lanes.
 func (r *Route) lanes() lane.Config {
 	var together any
 	if r.Together && r.Queue != nil {
 		together = r.Queue
 	}
-	return lane.Config{Together: together, Name: r.Name, Match: r.Match, Middleware: r.Middleware, DeliverFirst: r.DeliverFirst, Before: r.before, Destination: r.Destination,
+	partitions := 0
+	if g := r.group(); g != nil {
+		partitions = g.Lanes()
+	}
+	return lane.Config{Partitions: partitions, Together: together, Name: r.Name, Match: r.Match, Middleware: r.Middleware, DeliverFirst: r.DeliverFirst, Before: r.before, Destination: r.Destination,
 		Poison: r.Poison, PoisonName: r.PoisonName, State: r.State, Order: r.Order, Window: r.Window, Attempts: r.Attempts,
 		SendTimeout: r.SendTimeout, Progress: r.Progress}
 }

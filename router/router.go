@@ -76,7 +76,7 @@ type wired struct {
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
 	m := r.managerOf(def.State)
-	w := &wired{manager: m, Route: m.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
+	w := &wired{manager: m, Route: m.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock, Group: def.group()})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:

@@ -61,6 +61,7 @@ func (r *Router) work(ctx context.Context) error {
 	for _, m := range r.managers {
 		settlers.Go(func() { m.Settler.Run(settling) })
 		settlers.Go(func() { m.KeepLease(settling) })
+		readers.Go(func() { m.CommitOffsets(reading) })
 	}
 	ready := true
 	for _, m := range r.managers {

@@ -75,7 +75,7 @@ func ParsePageToken(text string) (p PageToken, err error) {
 	}
 	slot, err1 := strconv.Atoi(parts[n-2])
 	seq, err2 := strconv.ParseInt(parts[n-1], 10, 64)
-	if err1 != nil || err2 != nil || slot < 0 || slot >= adapters.Slots {
+	if err1 != nil || err2 != nil || slot < 0 || slot >= adapters.MaxLanes {
 		return p, wrong
 	}
 	p.Parked = adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: strings.Join(parts[:n-2], "/"), Slot: slot}, Seq: seq}

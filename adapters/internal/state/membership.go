@@ -151,8 +151,8 @@ func (o *Operators) MayAcquire(instance, route string, slots []int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, slot := range slots {
-		if slot < 0 || slot >= adapters.Slots {
-			return o.db.Wrap(fmt.Sprintf("acquire route %q", route), fmt.Errorf("slot %d is not in 0..%d", slot, adapters.Slots-1))
+		if slot < 0 || slot >= adapters.MaxLanes {
+			return o.db.Wrap(fmt.Sprintf("acquire route %q", route), fmt.Errorf("slot %d is not in 0..%d", slot, adapters.MaxLanes-1))
 		}
 	}
 	return o.joined(instance)

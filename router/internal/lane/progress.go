@@ -26,7 +26,7 @@ func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, se
 	p := progress{route: r, table: table}
 	for _, st := range states {
 		str := &Stream{session: session, Slot: st.Slot, Epoch: st.Epoch, Commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq,
-			settled: st.Cursor, Fetched: st.Cursor, revision: st.Revision, confirmed: st.Revision}
+			settled: st.Cursor, Fetched: st.Cursor, written: st.Cursor.Position, revision: st.Revision, confirmed: st.Revision}
 		str.skip = make(map[int64]struct{}, len(st.Beyond))
 		for _, position := range st.Beyond {
 			str.skip[position] = struct{}{}
@@ -278,6 +278,7 @@ func (p *progress) settled(ok bool) (written *parkedgroup.Writes, durable bool) 
 	for _, str := range p.streams {
 		if str.flying > str.confirmed {
 			str.timeline.add(str.moving, now)
+			str.written = str.moving
 		}
 		str.confirmed = max(str.confirmed, str.flying)
 		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)

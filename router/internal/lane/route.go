@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -34,6 +35,7 @@ type Config struct {
 	Attempts     int
 	SendTimeout  time.Duration
 	Progress     bool // a row of another system shows how far the route is, and why it does not move
+	Partitions   int  // lanes of a source with partitions; 0: one for each slot
 	Together     any  // routes with the same one share the permits for their requests; nil: the route has its own
 }
 
@@ -77,6 +79,7 @@ type Route struct {
 	settler *settling.Settler
 
 	Lanes    []*Lane
+	Parts    atomic.Int32 // partitions that the source has, of at most so many lanes; 0: each lane has messages
 	Health   *health.Addresses[*Item, *Charge]
 	refusals health.Refusals
 	paused   atomic.Pointer[PausedGroups] // nil: none is
@@ -127,7 +130,7 @@ func (r *Route) owned() float64 {
 			ours++
 		}
 	}
-	return float64(max(ours, 1)) / float64(len(r.Lanes))
+	return float64(max(ours, 1)) / float64(cmp.Or(int(r.Parts.Load()), len(r.Lanes)))
 }
 
 // laneSlots returns the slots of each lane: one each, or all in one lane for order global.
@@ -139,7 +142,7 @@ func (r *Route) laneSlots() [][]int {
 		}
 		return [][]int{all}
 	}
-	out := make([][]int, adapters.Slots)
+	out := make([][]int, cmp.Or(r.Partitions, adapters.Slots))
 	for i := range out {
 		out[i] = []int{i}
 	}

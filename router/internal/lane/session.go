@@ -257,6 +257,17 @@ func addStats(s *Session, to *adapters.RouteStats) {
 	}
 }
 
+// Durable returns, by slot, the positions up to which all is durably settled.
+func (s *Session) Durable() map[int]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[int]int64, len(s.progress.streams))
+	for _, str := range s.progress.streams {
+		out[str.Slot] = str.written
+	}
+	return out
+}
+
 // Confirmed returns, for each stream, the last settle that is known to be durable.
 func (s *Session) Confirmed() []int64 {
 	s.mu.Lock()

@@ -53,6 +53,7 @@ type Stream struct {
 	hot       map[int64]*Item    // see [Stream.Expect]
 	unwritten settling.Extent    // the least settle that has to write the cursor
 	moving    int64              // position of the settle in flight
+	written   int64              // position of the last settle that is durable
 	timeline  timeline
 	writing   uint64 // head as the settle in flight writes it
 

@@ -51,7 +51,13 @@ type peers struct {
 // AcquireLanes acquires and gives up lanes until ctx ends. It returns an error only if no route of the process can run.
 func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 	for {
-		if !signal.Sleep(pause, ctx.Done()) {
+		timer := signal.After(pause)
+		select {
+		case <-timer.C:
+		case <-m.dealtAnew:
+		case <-ctx.Done():
+		}
+		if timer.Stop(); ctx.Err() != nil {
 			return nil
 		}
 		var err error
@@ -196,6 +202,10 @@ func (m *Manager) report(shares *assignment, missing bool) {
 		for _, s := range rt.Sessions() {
 			lanes += len(s.Lane.Slots)
 		}
+		if rt.Group != nil {
+			share += len(rt.dealt())
+			continue
+		}
 		share += shares.share(m.instance, rt.Name)
 	}
 	for id := range shares.shares {
@@ -205,6 +215,8 @@ func (m *Manager) report(shares *assignment, missing bool) {
 	}
 	var text string
 	switch {
+	case share == 0 && slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.Group != nil }):
+		return // the group deals out nothing to us, or has not begun
 	case share == 0 && others == 0 && slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.leader != nil && !rt.leader.held.Load() }):
 		return // the log says who leads
 	case share == 0 && others > 0:

@@ -54,12 +54,12 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 		st := &states[i]
 		st.Placed = !st.New && st.Table.Lanes != r.table.Lanes // from what its lane is computed is not written down
 		if st.New {
-			first, err := answer(now, question{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
+			first, err := r.startOf(ctx, now, st.Slot)
 			if err != nil {
 				return &sourceError{err}
 			}
 			st.Cursor = first
-		} else if _, err := answer(now, question{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.IsInvalidCursor(err) {
+		} else if _, err := answer(now, question{r.Source, [2]any{st.Cursor, r.placeOf(st.Slot)}}, func() (bool, error) { return true, r.validate(ctx, st) }); adapters.IsInvalidCursor(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		} else if err != nil { // the source could not be asked
 			return &sourceError{err}

@@ -15,6 +15,10 @@ import (
 
 // handOver hands over what we have of a route above our share.
 func (m *Manager) handOver(rt *Route, shares *assignment) {
+	if rt.Group != nil {
+		m.handBack(rt)
+		return
+	}
 	if len(shares.runs[rt.Name]) == 0 {
 		return // it is in trouble everywhere: no instance would take it
 	}
@@ -33,16 +37,21 @@ func (m *Manager) handOver(rt *Route, shares *assignment) {
 
 // beginQuiescing returns the sessions of a route above a share, which quiesce from now on.
 func (m *Manager) beginQuiescing(rt *Route, share int) (out []*lane.Session) {
+	return m.quiesceWhere(rt, func(s *lane.Session) bool {
+		share -= len(s.Lane.Slots)
+		return share < 0
+	})
+}
+
+// quiesceWhere has sessions of a route quiesce, and returns them.
+func (m *Manager) quiesceWhere(rt *Route, goes func(*lane.Session) bool) (out []*lane.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return nil
 	}
 	for _, s := range rt.Sessions() {
-		if m.quiescing[s.Lane] != nil {
-			continue
-		}
-		if share -= len(s.Lane.Slots); share < 0 {
+		if m.quiescing[s.Lane] == nil && goes(s) {
 			m.quiescing[s.Lane] = s
 			out = append(out, s)
 		}

@@ -39,6 +39,8 @@ type Manager struct {
 	until    atomic.Int64  // nanoseconds after epoch at which the lease ends
 	renewNow chan struct{} // the lease is to be renewed at once
 
+	dealtAnew chan struct{} // a group has given us other lanes
+
 	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
 
 	peers   peers     // only the goroutine that acquires uses it
@@ -74,7 +76,7 @@ type Config struct {
 func New(cfg Config) *Manager {
 	m := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), renewNow: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
+		epoch:   time.Now(), renewNow: make(chan struct{}, 1), dealtAnew: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
 	m.Settler.Batches, m.Settler.Fenced = m.batches, func(b settling.Batch) { m.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	m.Settler.Screen = m.screen
 	return m
@@ -118,7 +120,7 @@ func (m *Manager) Join(ctx context.Context) error {
 		return fmt.Errorf("join as instance %s: %w", m.instance, err)
 	}
 	m.until.Store(int64(began + m.lease))
-	return nil
+	return m.joinGroups()
 }
 
 // noticeWithin bounds the time until an operator's command is noticed, however long the lease is.
@@ -282,6 +284,7 @@ func (m *Manager) Leave() {
 			"lease", m.lease, "error", err)
 	}
 	failpoint.Hit(failpoint.Released)
+	m.leaveGroups()
 	for _, l := range m.leaders {
 		l.unlock() // last: the next holder of the lock finds the lanes released
 	}

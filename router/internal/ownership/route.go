@@ -22,6 +22,8 @@ type RouteConfig struct {
 	Unit string
 
 	Lock adapters.LeaderLock // has to be held to work the route; nil: none
+
+	Group adapters.PartitionedSource // deals out the lanes; nil: they are shared evenly
 }
 
 // Route is a route whose lanes are acquired and given up.

@@ -99,7 +99,7 @@ const allSlots = 1<<adapters.Slots - 1
 func (r *Reader) plan(of uint32) *plan {
 	p := &plan{}
 	starved := r.starved.Swap(true) && of != allSlots // first: room that appears meanwhile wakes
-	slots, places := [adapters.Slots][]*read{}, map[standing]*read{}
+	slots, places := make([][]*read, r.lanes()), map[standing]*read{}
 	now := time.Now()
 	for _, rt := range r.Routes {
 		if p.leavesOut(r, rt, of, now) {
@@ -110,7 +110,7 @@ func (r *Reader) plan(of uint32) *plan {
 		least := leastRoom(rt)
 		for _, l := range rt.Lanes {
 			s := l.Session()
-			if s == nil || of>>l.Slots[0]&1 == 0 {
+			if s == nil || of != allSlots && of>>l.Slots[0]&1 == 0 {
 				continue
 			}
 			room, full := roomToRead(s, least, low, now)
@@ -151,6 +151,15 @@ func (p *plan) leavesOut(r *Reader, rt *lane.Route, of uint32, now time.Time) bo
 		return true
 	}
 	return r.paces[rt] != nil
+}
+
+// lanes is the number of slots that the source has at most.
+func (r *Reader) lanes() int {
+	most := adapters.Slots
+	for _, rt := range r.Routes {
+		most = max(most, len(rt.Lanes))
+	}
+	return most
 }
 
 func (rd *read) join(m *member) {
