@@ -16,6 +16,9 @@ type PartitionedSource interface {
 	// StartIn is [Source].Start for one slot.
 	StartIn(ctx context.Context, slot int, at Start) (Cursor, error)
 
+	// Starts returns the positions at which all slots begin, as a seek places them.
+	Starts(ctx context.Context, at Start) (map[int]int64, error)
+
 	// ValidateIn is [Source].Validate for the cursor of one slot.
 	ValidateIn(ctx context.Context, slot int, c Cursor) error
 

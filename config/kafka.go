@@ -44,13 +44,17 @@ func validTopic(name string) bool { return topicName.MatchString(name) && name !
 // quoting.
 var transactionalID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
-func (k *Kafka) check(c *form.Checker, at form.Location) {
-	for i, b := range k.Brokers {
+func checkBrokers(c *form.Checker, at form.Location, brokers []string) {
+	for i, b := range brokers {
 		item := at.Child("brokers").Item(i)
 		if err := hostPort(b, false); err != nil && !item.Bad() {
 			c.Add(item, "%v", err).Fix("for example 127.0.0.1:9092")
 		}
 	}
+}
+
+func (k *Kafka) check(c *form.Checker, at form.Location) {
+	checkBrokers(c, at, k.Brokers)
 	k.topics().check(c, at, validTopic, "Kafka", "use at most 249 letters, digits, dots, underscores and hyphens")
 	if k.Client == "watermill" && k.Format != "watermill" && k.Format != "" {
 		c.Add(at.Child("format"), "client watermill writes the format watermill only").
@@ -67,25 +71,31 @@ func (k *Kafka) check(c *form.Checker, at form.Location) {
 func (k *Kafka) Encrypted() bool { return k.TLS.on(k.SASL != nil && k.away()) }
 
 // away reports whether a broker is not on this machine.
-func (k *Kafka) away() bool {
-	return slices.ContainsFunc(k.Brokers, func(b string) bool { return !loopback(hostOf(b)) })
+func (k *Kafka) away() bool { return brokersAway(k.Brokers) }
+
+func brokersAway(brokers []string) bool {
+	return slices.ContainsFunc(brokers, func(b string) bool { return !loopback(hostOf(b)) })
 }
 
 // checkLogin checks whether a password is sent in the clear.
 func (k *Kafka) checkLogin(c *form.Checker, at form.Location) {
-	if k.SASL == nil {
+	checkSASL(c, at, k.SASL, &k.TLS, k.Encrypted(), k.away())
+}
+
+func checkSASL(c *form.Checker, at form.Location, sasl *SASL, tls *TLS, encrypted, away bool) {
+	if sasl == nil {
 		return
 	}
 	switch {
-	case k.Encrypted():
-		if !k.TLS.given() {
+	case encrypted:
+		if !tls.given() {
 			c.Note(at.Child("sasl").Key(), "the brokers are not all on this machine, so TLS is used and their certificates are checked").
 				Fix("confirm it with tls: {enabled: true}, add ca_file for an authority of your own, or turn it off with tls: {enabled: false}")
 		}
-	case k.SASL.Mechanism == "plain":
+	case sasl.Mechanism == "plain":
 		c.Warn(at.Child("sasl").Child("mechanism"), "plain without TLS sends the password in the clear").
 			Fix("set tls: {enabled: true}, or use scram-sha-512")
-	case k.away():
+	case away:
 		c.Warn(at.Child("tls").Child("enabled"), "messages can be read and changed on their way to the brokers").Fix("set tls: {enabled: true}")
 	}
 }

@@ -131,6 +131,9 @@ func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 			checkHold(c, at, r)
 		}
 	}
+	if k, ok := src.(*KafkaSource); ok && k != nil && r.Order == "global" {
+		c.Add(at.Child("order"), "each partition of a topic has an order of its own").Fix("use order: group")
+	}
 	checkOffsets(c, at.Child("start"), r, src)
 	if p, ok := src.(*Postgres); ok && p != nil && p.withoutGroup() && r.Order == "group" {
 		c.Warn(at.Child("from"), "messages of a %s table have no group unless their metadata names one, and then no order", p.Preset().Title).

@@ -3,7 +3,7 @@ package config
 import "github.com/outriderhq/outrider/config/internal/form"
 
 // Source is where messages are read from: one of [*Postgres], [*SQLite], [*MongoDB], [*MySQL],
-// [*HTTPSource], [*AMQPSource], [*NATSSource], [*RedisSource] and [*Subscriber].
+// [*HTTPSource], [*KafkaSource], [*AMQPSource], [*NATSSource], [*RedisSource] and [*Subscriber].
 type Source interface {
 	// Kind is the value of the key type.
 	Kind() string
@@ -37,6 +37,7 @@ var sources = form.NewRegistry[Source]("source",
 	form.Kind{Zero: &MongoDB{}, Doc: "Collections in MongoDB whose documents carry a status."},
 	form.Kind{Zero: &MySQL{}, Doc: "Outbox tables in MariaDB or MySQL whose rows carry a status."},
 	form.Kind{Zero: &HTTPSource{}, Doc: "HTTP requests as watermill-http's Publisher sends them. The response waits for the verdict: 200 if the message is delivered, skipped or durably parked, otherwise 503."},
+	form.Kind{Zero: &KafkaSource{}, Doc: "A topic of Kafka, read as a member of a consumer group. Partitions are lanes and keys are groups: many keys of a partition are in flight at a time, each in order."},
 	form.Kind{Zero: &AMQPSource{}, Doc: "A queue of RabbitMQ, read by watermill-amqp's Subscriber. A message is acknowledged if it is delivered, skipped or durably parked."},
 	form.Kind{Zero: &NATSSource{}, Doc: "A stream of NATS JetStream, as watermill-nats's Publisher writes it. A message is acknowledged when it is delivered, skipped or durably parked."},
 	form.Kind{Zero: &RedisSource{}, Doc: "A stream of Redis, read by watermill-redisstream's Subscriber in a consumer group. An entry is acknowledged when its message is delivered, skipped or durably parked."},

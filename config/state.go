@@ -102,7 +102,7 @@ func (cfg *Config) checkStore(c *form.Checker, at form.Location, used map[string
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		src := cfg.Sources[name] // nil: reported where it was read or named
-		if src != nil && !src.traits().log && src.traits().state == nil {
+		if src != nil && src.traits().state == nil {
 			where := at.Child("sources").Child(name).Key()
 			c.Add(where, "a %s source needs a state store", src.Kind()).Fix("set state: {url: ...}, a %s URL or the path of an SQLite file", stateURLs(stateKinds()))
 		}

@@ -277,7 +277,7 @@ var beginning = adapters.Cursor{Position: -1}
 
 // Start implements [adapters.Source]. The end is that of the longest partition, see [Source.StartIn].
 func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
-	starts, err := s.starts(ctx, at)
+	starts, err := s.Starts(ctx, at)
 	c := beginning
 	for _, position := range starts {
 		c.Position = max(c.Position, position)
@@ -285,8 +285,8 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 	return c, err
 }
 
-// starts returns the positions at which partitions begin.
-func (s *Source) starts(ctx context.Context, at adapters.Start) (map[int]int64, error) {
+// Starts implements [adapters.PartitionedSource].
+func (s *Source) Starts(ctx context.Context, at adapters.Start) (map[int]int64, error) {
 	b, err := s.limits(ctx, at.Kind == adapters.StartEnd)
 	if err != nil {
 		return nil, err
@@ -332,7 +332,7 @@ func (s *Source) StartIn(ctx context.Context, slot int, at adapters.Start) (adap
 	if len(committed) > 0 {
 		return beginning, nil
 	}
-	starts, err := s.starts(ctx, at)
+	starts, err := s.Starts(ctx, at)
 	if err != nil {
 		return adapters.Cursor{}, err
 	}
@@ -344,11 +344,6 @@ func (s *Source) StartIn(ctx context.Context, slot int, at adapters.Start) (adap
 		position = beginning.Position
 	}
 	return adapters.Cursor{Position: position}, nil
-}
-
-// PlaceIn returns the cursor of a slot for a seek, which does not ask the group.
-func (s *Source) PlaceIn(ctx context.Context, at adapters.Start) (map[int]int64, error) {
-	return s.starts(ctx, at)
 }
 
 // gone is the error for a cursor that names records which are not there.
@@ -364,11 +359,14 @@ func (s *Source) Validate(context.Context, adapters.Cursor) error { return nil }
 
 // ValidateIn implements [adapters.PartitionedSource].
 func (s *Source) ValidateIn(ctx context.Context, slot int, c adapters.Cursor) error {
+	next := c.Position + 1
 	b, err := s.limits(ctx, false)
+	if err == nil && next > b.end[slot] {
+		b, err = s.limits(ctx, true) // it has grown since
+	}
 	if err != nil {
 		return err
 	}
-	next := c.Position + 1
 	first, ok := b.first[slot]
 	switch {
 	case !ok:

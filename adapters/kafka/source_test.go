@@ -76,7 +76,7 @@ func (r *receiver) Deliver(ctx context.Context, _ string, batch []*message.Messa
 }
 
 // await waits until so many different messages have come.
-func (r *receiver) await(t *testing.T, n int) {
+func (r *receiver) await(t testing.TB, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		r.mu.Lock()
@@ -101,7 +101,7 @@ func (r *receiver) duplicates() (n int) {
 }
 
 // produce writes n records of so many keys. Values and ids are numbered from a first one.
-func (b *cluster) produce(t *testing.T, topic string, keys, from, n int) {
+func (b *cluster) produce(t testing.TB, topic string, keys, from, n int) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.MaxBufferedRecords(1<<20))
 	if err != nil {
@@ -129,7 +129,7 @@ type relay struct {
 	alter   func(*SourceConfig, *router.Route)
 }
 
-func (r relay) run(t *testing.T, to adapters.Destination) (stop func()) {
+func (r relay) run(t testing.TB, to adapters.Destination) (stop func()) {
 	t.Helper()
 	cfg := SourceConfig{Brokers: r.cluster.addrs, Topic: r.topic, Group: r.group, Logger: slog.New(slog.DiscardHandler)}
 	route := router.Route{Name: "topic", State: r.state, Destination: to, Start: r.start, Attempts: 2}
@@ -161,7 +161,7 @@ func (r relay) run(t *testing.T, to adapters.Destination) (stop func()) {
 	})
 }
 
-func sqliteState(t *testing.T) adapters.OperatorStore {
+func sqliteState(t testing.TB) adapters.OperatorStore {
 	t.Helper()
 	state, err := statestore.New(t.Context(), statestore.Config{Path: filepath.Join(t.TempDir(), "state.db")})
 	if err != nil {
@@ -314,5 +314,25 @@ func TestANewLaneBeginsWhereTheGroupHasCommitted(t *testing.T) {
 	stop()
 	if to.counts["e-39"] != 0 || to.counts["e-40"] != 1 {
 		t.Errorf("e-39 came %d times, e-40 %d times", to.counts["e-39"], to.counts["e-40"])
+	}
+}
+
+// The rate is written down, not asserted: docs/scaling.md has it for a free machine.
+func BenchmarkOnePartitionThousandKeys(b *testing.B) {
+	c := connect(b, testenv.Kafka(b))
+	for b.Loop() {
+		topic := c.topic(b, 1, nil)
+		const n = 30000
+		c.produce(b, topic, 1000, 0, n)
+		to := newReceiver()
+		to.takes = 10 * time.Millisecond
+		began := time.Now()
+		stop := relay{cluster: c, topic: topic, group: topic, name: "one", state: sqliteState(b)}.run(b, to)
+		to.await(b, n)
+		b.ReportMetric(n/time.Since(began).Seconds(), "messages/s")
+		stop()
+		if to.duplicates() != 0 || len(to.wrong) != 0 {
+			b.Fatalf("%d duplicates, out of order %v", to.duplicates(), to.wrong)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -94,6 +95,9 @@ type tail struct {
 }
 
 func (t *tail) begin(ctx context.Context) (err error) {
+	if _, ok := t.source.(adapters.PartitionedSource); ok {
+		return operate.Mistake{Err: errors.New("a topic has no order over its partitions that could be followed: use a consumer of Kafka's, such as kafka-console-consumer.sh")}
+	}
 	start := t.opts.From.Start
 	switch {
 	case t.opts.From.Position > 0:

@@ -111,7 +111,9 @@ type seek struct {
 	fresh adapters.Cursor // where a lane without cursor would begin
 
 	moves []adapters.CursorMove // of all slots, by slot
-	isNew [adapters.Slots]bool  // the lane had no cursor
+	isNew map[int]bool          // the lane had no cursor
+
+	places map[int]int64 // by slot, of a source with partitions; nil: all lanes go to one place
 }
 
 // find finds the target.
@@ -126,6 +128,14 @@ func (s *seek) find(ctx context.Context, src adapters.OperatorSource, to Target,
 	if s.to, err = src.Start(ctx, at); err != nil {
 		return err
 	}
+	if p, ok := src.(adapters.PartitionedSource); ok {
+		if to.Position > 0 {
+			return refused("a topic has an offset for each partition: seek to the beginning, the end or a time")
+		}
+		s.fresh = adapters.Cursor{Position: -1}
+		s.places, err = p.Starts(ctx, at)
+		return err
+	}
 	if to.Position > 0 {
 		s.to.Position = to.Position - 1
 	}
@@ -134,13 +144,20 @@ func (s *seek) find(ctx context.Context, src adapters.OperatorSource, to Target,
 
 // plan decides where each lane goes.
 func (s *seek) plan(lanes []adapters.LaneStatus) {
-	s.moves = make([]adapters.CursorMove, adapters.Slots)
+	slots := adapters.Slots
+	if s.places != nil {
+		slots = len(s.places)
+	}
+	s.moves, s.isNew = make([]adapters.CursorMove, slots), make(map[int]bool, slots)
 	for slot := range s.moves {
 		s.moves[slot] = adapters.CursorMove{Slot: slot, From: s.fresh, To: s.to}
+		if s.places != nil {
+			s.moves[slot].To.Position = s.places[slot]
+		}
 		s.isNew[slot] = true
 	}
 	for _, l := range lanes {
-		if l.UpdatedAt.IsZero() || l.Slot < 0 || l.Slot >= adapters.Slots {
+		if l.UpdatedAt.IsZero() || l.Slot < 0 || l.Slot >= slots {
 			continue
 		}
 		m := &s.moves[l.Slot]
@@ -148,10 +165,10 @@ func (s *seek) plan(lanes []adapters.LaneStatus) {
 		switch {
 		case !s.good: // the source was asked for another snapshot; the old one is of no use
 			m.From = adapters.Cursor{Position: l.Cursor.Position, Snapshot: s.to.Snapshot}
-		case s.end || s.to.Position > l.Cursor.Position:
+		case s.end || m.To.Position > l.Cursor.Position:
 			m.To.Base = l.Cursor.Base // what was restored stays restored
 		default:
-			m.To = back(l.Cursor, s.to.Position)
+			m.To = back(l.Cursor, m.To.Position)
 		}
 	}
 }
@@ -191,7 +208,7 @@ func (s *seek) move(route string, table adapters.Table) adapters.Move {
 			continue // all of them are covered
 		}
 		for _, p := range lane.Beyond {
-			if p <= s.to.Position {
+			if p <= lane.To.Position {
 				m.Beyond[lane.Slot] = append(m.Beyond[lane.Slot], p)
 			}
 		}

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"context"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -37,10 +38,35 @@ func kafkaConfig(at site, d *config.Kafka) (cfg kafka.Config, err error) {
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: at.log.With("destination", at.name),
 		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: allowed(d),
 	}
-	if d.SASL != nil {
-		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,
-			Password: d.SASL.Password.Reveal()}
-	}
+	cfg.SASL = kafkaLogin(d.SASL)
 	cfg.TLS, err = newTLS(d.TLS, d.Encrypted())
 	return cfg, err
+}
+
+func kafkaLogin(s *config.SASL) *kafka.SASL {
+	if s == nil {
+		return nil
+	}
+	return &kafka.SASL{Mechanism: strings.ToUpper(s.Mechanism), Username: s.Username, Password: s.Password.Reveal()}
+}
+
+// kafkaSource is a topic that is read by a consumer group.
+func kafkaSource(at site, s *config.KafkaSource) SourceKind {
+	return SourceKind{Log: true, Open: func(ctx context.Context) (Feed, error) {
+		cfg := kafka.SourceConfig{
+			Brokers: s.Brokers, SASL: kafkaLogin(s.SASL), Topic: s.Topic, Group: s.Group, Session: s.Session.Std(), Rebalance: s.Rebalance.Std(),
+			Decoding: kafka.Decoding{Format: format.Format(s.Format), IDHeader: s.IDHeader, TypeHeader: s.TypeHeader, GroupHeader: s.GroupBy,
+				SkipTombstones: s.Tombstones == "skip", MaxRow: int64(s.MaxRow)},
+			Logger: at.log.With("source", at.name),
+		}
+		var err error
+		if cfg.TLS, err = newTLS(s.TLS, s.Encrypted()); err != nil {
+			return Feed{}, err
+		}
+		src, err := kafka.NewSource(ctx, cfg)
+		if err != nil {
+			return Feed{}, err
+		}
+		return Feed{Source: src, poll: s.Poll}, nil
+	}}
 }

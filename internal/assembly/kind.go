@@ -17,6 +17,7 @@ var (
 		"mongodb":    entry(mongoSource),
 		"mysql":      entry(mysqlSource),
 		"http":       entry(httpSource),
+		"kafka":      entry(kafkaSource),
 		"amqp":       entry(amqpSource),
 		"nats":       entry(natsSource),
 		"redis":      entry(redisSource),

@@ -258,7 +258,7 @@ func addStats(s *Session, to *adapters.RouteStats) {
 }
 
 // Durable returns, by slot, the positions up to which all is durably settled.
-func (s *Session) Durable() map[int]int64 {
+func Durable(s *Session) map[int]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make(map[int]int64, len(s.progress.streams))

@@ -123,7 +123,7 @@ func commit(ctx context.Context, rt *Route, sessions []*lane.Session) error {
 		if s.Lost() {
 			continue
 		}
-		for slot, position := range s.Durable() {
+		for slot, position := range lane.Durable(s) {
 			settled[slot] = position
 		}
 	}
