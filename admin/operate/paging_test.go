@@ -99,7 +99,7 @@ func TestPagesOfParkedMessagesGoOnInEveryStoreAndTable(t *testing.T) {
 			t.Errorf("pages of %d are\n%v\nwant\n%v", size, got, want)
 		}
 	}
-	for _, text := range []string{"a/1", "a/16/1", "~", "~e30/x", "a/x/1", "~!", operate.PageToken{Source: "gone"}.String(),
+	for _, text := range []string{"a/1", "a/4096/1", "~", "~e30/x", "a/x/1", "~!", operate.PageToken{Source: "gone"}.String(),
 		operate.PageToken{Source: "queue", Dead: adapters.DeadKey{Table: "outbox_events", Created: "soon", Key: "d1"}}.String()} {
 		after, err := operate.ParsePageToken(text)
 		if err == nil {
