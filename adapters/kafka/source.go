@@ -79,7 +79,7 @@ func (c SourceConfig) WithDefaults() (SourceConfig, error) {
 	setDefault(&c.Session, DefaultSession)
 	setDefault(&c.Rebalance, DefaultRebalance)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	errs := []error{c.Decoding.complete()}
+	errs := []error{c.complete()}
 	for name, empty := range map[string]bool{"brokers": len(c.Brokers) == 0, "topic": c.Topic == "", "group": c.Group == ""} {
 		if empty {
 			errs = append(errs, fmt.Errorf("%s: none given", name))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -217,9 +218,7 @@ func takeAttributes(row *adapters.Row, attribute map[string]string) (err error) 
 	if rest := attribute[format.AttrHeaders]; rest != "" {
 		more := map[string]string{}
 		if json.Unmarshal([]byte(rest), &more) == nil {
-			for k, v := range more {
-				row.Headers[k] = v
-			}
+			maps.Copy(row.Headers, more)
 		}
 	}
 	return nil

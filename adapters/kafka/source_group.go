@@ -113,13 +113,13 @@ func (g *membership) commit(ctx context.Context, topic string, settled map[int]i
 	}
 	offsets := map[int32]kgo.EpochOffset{}
 	for slot, position := range settled {
-		offsets[int32(slot)] = kgo.EpochOffset{Epoch: -1, Offset: position + 1} //nolint:gosec // G115: partitions are int32
+		offsets[int32(slot)] = kgo.EpochOffset{Epoch: -1, Offset: position + 1}
 	}
 	var failed error
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		for i := range req.Topics {
 			for j := range req.Topics[i].Partitions {
-				req.Topics[i].Partitions[j].Metadata = kmsg.StringPtr(mark)
+				req.Topics[i].Partitions[j].Metadata = new(mark)
 			}
 		}
 		return nil

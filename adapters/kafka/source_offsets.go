@@ -113,6 +113,7 @@ func (s *Source) Starts(ctx context.Context, at adapters.Start) (map[int]int64, 
 			out[p] = offset - 1
 		}
 		return out, s.wrap(err)
+	case adapters.StartBeginning:
 	case adapters.StartOffsets:
 		return nil, adapters.NoStart("a topic begins at the offsets of its own group")
 	}
@@ -156,7 +157,7 @@ type gone string
 func (g gone) Error() string { return string(g) }
 
 // Is has it count as [adapters.ErrWentBack]: no retry brings the records back.
-func (g gone) Is(target error) bool { return target == adapters.ErrWentBack } //nolint:errorlint // the contract of errors.Is
+func (g gone) Is(target error) bool { return target == adapters.ErrWentBack }
 
 // Validate implements [adapters.Source]. Which partition a cursor is of is known to [Source.ValidateIn].
 func (s *Source) Validate(context.Context, adapters.Cursor) error { return nil }

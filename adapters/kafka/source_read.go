@@ -256,7 +256,7 @@ func (r *readAhead) elsewhere(reads []adapters.Read) map[int32]kgo.Offset {
 		p := r.parts[rd.Slot]
 		switch {
 		case p == nil, next == -2 && p.from != -2, next != -2 && (next < p.from || next > max(p.upto, p.from)):
-			to[int32(rd.Slot)] = at //nolint:gosec // G115: partitions are int32
+			to[int32(rd.Slot)] = at
 		}
 	}
 	return to
@@ -295,7 +295,7 @@ func (r *readAhead) take(ctx context.Context, cl *kgo.Client, rd adapters.Read) 
 	p.records = p.records[n:]
 	if p.paused && p.bytes < aheadBytes/2 {
 		p.paused = false
-		cl.ResumeFetchPartitions(map[string][]int32{r.source.cfg.Topic: {int32(rd.Slot)}}) //nolint:gosec // G115: partitions are int32
+		cl.ResumeFetchPartitions(map[string][]int32{r.source.cfg.Topic: {int32(rd.Slot)}})
 	}
 	return p.records[:min(len(p.records), max(rd.Limit, 1)):len(p.records)], nil
 }

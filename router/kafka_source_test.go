@@ -1,4 +1,4 @@
-package kafka
+package router_test
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/kafka"
 	pgstate "github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -22,6 +24,39 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
 )
+
+// kafkaCluster is the shared Kafka.
+type kafkaCluster struct {
+	addrs []string
+	adm   *kadm.Client
+}
+
+func connectKafka(tb testing.TB) *kafkaCluster {
+	tb.Helper()
+	addrs := testenv.Kafka(tb)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(cl.Close)
+	return &kafkaCluster{addrs, kadm.NewClient(cl)}
+}
+
+// topic creates a topic, which is deleted when the test ends.
+func (b *kafkaCluster) topic(tb testing.TB, partitions int32) string {
+	tb.Helper()
+	name := fmt.Sprintf("%s-%d", tb.Name(), time.Now().UnixNano())
+	if _, err := b.adm.CreateTopic(tb.Context(), partitions, 1, nil, name); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _, _ = b.adm.DeleteTopic(context.Background(), name) })
+	for {
+		if ends, err := b.adm.ListEndOffsets(tb.Context(), name); err == nil && ends.Error() == nil && len(ends[name]) > 0 {
+			return name
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
 // receiver takes messages, one per request, and counts them by event id.
 type receiver struct {
@@ -101,7 +136,7 @@ func (r *receiver) duplicates() (n int) {
 }
 
 // produce writes n records of so many keys. Values and ids are numbered from a first one.
-func (b *cluster) produce(t testing.TB, topic string, keys, from, n int) {
+func (b *kafkaCluster) produce(t testing.TB, topic string, keys, from, n int) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.MaxBufferedRecords(1<<20))
 	if err != nil {
@@ -118,26 +153,26 @@ func (b *cluster) produce(t testing.TB, topic string, keys, from, n int) {
 	}
 }
 
-// relay runs a route from a topic until stop is called.
-type relay struct {
-	cluster *cluster
+// topicRelay runs a route from a topic until stop is called.
+type topicRelay struct {
+	cluster *kafkaCluster
 	topic   string
 	group   string
 	name    string
 	state   adapters.StateStore // nil: of its own
 	start   adapters.Start
-	alter   func(*SourceConfig, *router.Route)
+	alter   func(*kafka.SourceConfig, *router.Route)
 }
 
-func (r relay) run(t testing.TB, to adapters.Destination) (stop func()) {
+func (r topicRelay) run(t testing.TB, to adapters.Destination) (stop func()) {
 	t.Helper()
-	cfg := SourceConfig{Brokers: r.cluster.addrs, Topic: r.topic, Group: r.group, Logger: slog.New(slog.DiscardHandler)}
+	cfg := kafka.SourceConfig{Brokers: r.cluster.addrs, Topic: r.topic, Group: r.group, Logger: slog.New(slog.DiscardHandler)}
 	route := router.Route{Name: "topic", State: r.state, Destination: to, Start: r.start, Attempts: 2}
 	route.Use(middleware.Retry{Attempts: 2, Base: time.Millisecond})
 	if r.alter != nil {
 		r.alter(&cfg, &route)
 	}
-	src, err := NewSource(t.Context(), cfg)
+	src, err := kafka.NewSource(t.Context(), cfg)
 	if err == nil {
 		err = src.Check(t.Context())
 	}
@@ -172,7 +207,7 @@ func sqliteState(t testing.TB) adapters.OperatorStore {
 }
 
 // committed returns the offsets of a group.
-func (b *cluster) committed(t *testing.T, group, topic string) map[int32]int64 {
+func (b *kafkaCluster) committed(t *testing.T, group, topic string) map[int32]int64 {
 	t.Helper()
 	offsets, err := b.adm.FetchOffsets(t.Context(), group)
 	if err != nil {
@@ -186,11 +221,11 @@ func (b *cluster) committed(t *testing.T, group, topic string) map[int32]int64 {
 }
 
 func TestATopicIsReadOnceInOrderByKeyAndCommitted(t *testing.T) {
-	b := connect(t, testenv.Kafka(t))
-	topic := b.topic(t, 3, nil)
+	b := connectKafka(t)
+	topic := b.topic(t, 3)
 	b.produce(t, topic, 50, 0, 2000)
 	state, to := sqliteState(t), newReceiver()
-	r := relay{cluster: b, topic: topic, group: topic, name: "one", state: state}
+	r := topicRelay{cluster: b, topic: topic, group: topic, name: "one", state: state}
 	stop := r.run(t, to)
 	defer stop()
 	to.await(t, 2000)
@@ -215,8 +250,8 @@ func TestATopicIsReadOnceInOrderByKeyAndCommitted(t *testing.T) {
 }
 
 func TestAPoisonedKeyAndAHangingOneLeaveOtherKeysOfThePartitionAlone(t *testing.T) {
-	b := connect(t, testenv.Kafka(t))
-	topic := b.topic(t, 1, nil)
+	b := connectKafka(t)
+	topic := b.topic(t, 1)
 	b.produce(t, topic, 20, 0, 1000)
 	state, to := sqliteState(t), newReceiver()
 	release := make(chan struct{})
@@ -229,7 +264,7 @@ func TestAPoisonedKeyAndAHangingOneLeaveOtherKeysOfThePartitionAlone(t *testing.
 		}
 		return nil
 	}
-	stop := relay{cluster: b, topic: topic, group: topic, name: "one", state: state}.run(t, to)
+	stop := topicRelay{cluster: b, topic: topic, group: topic, name: "one", state: state}.run(t, to)
 	defer stop()
 	to.await(t, 900)
 	close(release)
@@ -251,8 +286,8 @@ func TestAPoisonedKeyAndAHangingOneLeaveOtherKeysOfThePartitionAlone(t *testing.
 }
 
 func TestMembersShareThePartitionsAndHandThemOver(t *testing.T) {
-	b := connect(t, testenv.Kafka(t))
-	topic := b.topic(t, 20, nil) // more than tables have slots
+	b := connectKafka(t)
+	topic := b.topic(t, 20) // more than tables have slots
 	const rounds, each = 4, 3000
 	n := testenv.Brief(each, 10*each)
 	url, to := testenv.Postgres(t), newReceiver()
@@ -262,7 +297,7 @@ func TestMembersShareThePartitionsAndHandThemOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := relay{cluster: b, topic: topic, group: topic, name: name, state: state}.run(t, to)
+		stop := topicRelay{cluster: b, topic: topic, group: topic, name: name, state: state}.run(t, to)
 		return func() { stop(); _ = state.Close() }
 	}
 	var stops []func()
@@ -284,8 +319,8 @@ func TestMembersShareThePartitionsAndHandThemOver(t *testing.T) {
 }
 
 func TestANewLaneBeginsWhereTheGroupHasCommitted(t *testing.T) {
-	b := connect(t, testenv.Kafka(t))
-	topic := b.topic(t, 1, nil)
+	b := connectKafka(t)
+	topic := b.topic(t, 1)
 	b.produce(t, topic, 5, 0, 100)
 	other, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.ClientID("biller"))
 	if err != nil {
@@ -298,7 +333,7 @@ func TestANewLaneBeginsWhereTheGroupHasCommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	src, err := NewSource(t.Context(), SourceConfig{Brokers: b.addrs, Topic: topic, Group: topic})
+	src, err := kafka.NewSource(t.Context(), kafka.SourceConfig{Brokers: b.addrs, Topic: topic, Group: topic})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +343,7 @@ func TestANewLaneBeginsWhereTheGroupHasCommitted(t *testing.T) {
 	_ = src.Close()
 	other.Close()
 	to := newReceiver()
-	stop := relay{cluster: b, topic: topic, group: topic, name: "one", state: sqliteState(t)}.run(t, to)
+	stop := topicRelay{cluster: b, topic: topic, group: topic, name: "one", state: sqliteState(t)}.run(t, to)
 	defer stop()
 	to.await(t, 60)
 	stop()
@@ -319,15 +354,15 @@ func TestANewLaneBeginsWhereTheGroupHasCommitted(t *testing.T) {
 
 // The rate is written down, not asserted: docs/scaling.md has it for a free machine.
 func BenchmarkOnePartitionThousandKeys(b *testing.B) {
-	c := connect(b, testenv.Kafka(b))
+	c := connectKafka(b)
 	for b.Loop() {
-		topic := c.topic(b, 1, nil)
+		topic := c.topic(b, 1)
 		const n = 30000
 		c.produce(b, topic, 1000, 0, n)
 		to := newReceiver()
 		to.takes = 10 * time.Millisecond
 		began := time.Now()
-		stop := relay{cluster: c, topic: topic, group: topic, name: "one", state: sqliteState(b)}.run(b, to)
+		stop := topicRelay{cluster: c, topic: topic, group: topic, name: "one", state: sqliteState(b)}.run(b, to)
 		to.await(b, n)
 		b.ReportMetric(n/time.Since(began).Seconds(), "messages/s")
 		stop()
