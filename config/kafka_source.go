@@ -23,7 +23,9 @@ type KafkaSource struct {
 // Kind is "kafka".
 func (*KafkaSource) Kind() string { return "kafka" }
 
-func (*KafkaSource) traits() traits { return traits{log: true, oneRoute: true, noun: "a topic of Kafka"} }
+func (*KafkaSource) traits() traits {
+	return traits{log: true, oneRoute: true, noun: "a topic of Kafka"}
+}
 
 // Encrypted reports whether connections to the brokers use TLS.
 func (k *KafkaSource) Encrypted() bool { return k.TLS.on(k.SASL != nil && brokersAway(k.Brokers)) }
