@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ func (r *Route) dealt() map[int]bool {
 	}
 	out := map[int]bool{}
 	slots, of := r.Group.Owned()
-	r.Parts.Store(int32(min(of, len(r.Lanes)))) //nolint:gosec // G115: lanes are few
+	r.Parts.Store(int32(min(of, len(r.Lanes))))
 	for _, slot := range slots {
 		if slot < len(r.Lanes) {
 			out[slot] = true
@@ -77,7 +78,9 @@ func (m *Manager) revoke(rt *Route, slots []int) {
 	began := time.Now()
 	rt.Log().Info("handing partitions over to other members of the group", "partitions", len(sessions))
 	if m.quiesce(rt, sessions, m.drainFor) {
-		commit(context.Background(), rt, sessions)
+		if err := commit(context.Background(), rt, sessions); err != nil {
+			rt.Log().Warn("the last offsets of partitions that were handed over could not be committed to the group; the state store has them", "error", err)
+		}
 		rt.Log().Info("partitions were handed over", "partitions", len(sessions), "took", time.Since(began).Round(time.Millisecond))
 	}
 }
@@ -123,9 +126,7 @@ func commit(ctx context.Context, rt *Route, sessions []*lane.Session) error {
 		if s.Lost() {
 			continue
 		}
-		for slot, position := range lane.Durable(s) {
-			settled[slot] = position
-		}
+		maps.Copy(settled, lane.Durable(s))
 	}
 	if len(settled) == 0 {
 		return nil
