@@ -31,7 +31,7 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 	if len(owned) != len(want) {
 		t.Errorf("owned are %v", owned)
 	}
-	for _, slot := range []int{-1, adapters.Slots} {
+	for _, slot := range []int{-1, adapters.MaxLanes} {
 		if _, err := store.Acquire(t.Context(), "a", "r", []int{slot}, adapters.Slots); err == nil {
 			t.Errorf("slot %d was acquired", slot)
 		}

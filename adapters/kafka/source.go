@@ -178,10 +178,13 @@ func (s *Source) Check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
-	groups, err := s.admin.DescribeGroups(ctx, s.cfg.Group)
-	if err == nil {
-		err = groups[s.cfg.Group].Err
-	}
+	var groups kadm.DescribedGroups
+	err := patiently(ctx, func() (err error) {
+		if groups, err = s.admin.DescribeGroups(ctx, s.cfg.Group); err == nil {
+			err = groups[s.cfg.Group].Err
+		}
+		return err
+	})
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return s.wrap(err)
 	}

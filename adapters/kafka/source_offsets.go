@@ -60,10 +60,13 @@ func offsetsOf(listed map[int32]kadm.ListedOffset) map[int]int64 {
 func (s *Source) committed(ctx context.Context) (map[int]kadm.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
-	offsets, err := s.admin.FetchOffsets(ctx, s.cfg.Group)
-	if err == nil {
-		err = offsets.Error()
-	}
+	var offsets kadm.OffsetResponses
+	err := patiently(ctx, func() (err error) {
+		if offsets, err = s.admin.FetchOffsets(ctx, s.cfg.Group); err == nil {
+			err = offsets.Error()
+		}
+		return err
+	})
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, s.wrap(err)
 	}
@@ -74,6 +77,25 @@ func (s *Source) committed(ctx context.Context) (map[int]kadm.Offset, error) {
 		}
 	}
 	return out, nil
+}
+
+// coordinatorPause is the pause between questions to a coordinator.
+const coordinatorPause = 200 * time.Millisecond
+
+// patiently asks the coordinator of a group again while there is none: a cluster makes it for its first group, and chooses another one after a
+// failover.
+func patiently(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
+			return err
+		}
+		select {
+		case <-time.After(coordinatorPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // beginning is the cursor before the first record that is there, wherever that is.

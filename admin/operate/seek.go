@@ -142,6 +142,14 @@ func (s *seek) find(ctx context.Context, src adapters.OperatorSource, to Target,
 	return nil
 }
 
+// place is the position to which a slot goes.
+func (s *seek) place(slot int) int64 {
+	if s.places != nil {
+		return s.places[slot]
+	}
+	return s.to.Position
+}
+
 // plan decides where each lane goes.
 func (s *seek) plan(lanes []adapters.LaneStatus) {
 	slots := adapters.Slots
@@ -151,9 +159,7 @@ func (s *seek) plan(lanes []adapters.LaneStatus) {
 	s.moves, s.isNew = make([]adapters.CursorMove, slots), make(map[int]bool, slots)
 	for slot := range s.moves {
 		s.moves[slot] = adapters.CursorMove{Slot: slot, From: s.fresh, To: s.to}
-		if s.places != nil {
-			s.moves[slot].To.Position = s.places[slot]
-		}
+		s.moves[slot].To.Position = s.place(slot)
 		s.isNew[slot] = true
 	}
 	for _, l := range lanes {
@@ -208,7 +214,7 @@ func (s *seek) move(route string, table adapters.Table) adapters.Move {
 			continue // all of them are covered
 		}
 		for _, p := range lane.Beyond {
-			if p <= lane.To.Position {
+			if p <= s.place(lane.Slot) { // a lane that stays has its cursor below
 				m.Beyond[lane.Slot] = append(m.Beyond[lane.Slot], p)
 			}
 		}

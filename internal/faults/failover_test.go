@@ -59,7 +59,7 @@ func (f failover) run(t *testing.T) {
 	gone := map[string]bool{} // delivered, and lost by a failover
 	failovers, stops := 0, 0
 	var recovery stopwatch
-	for i := range rounds(t, testenv.Brief(2, 10), 40) {
+	for i := range rounds(t, testenv.Brief(1, 3), 40) {
 		before := to.arrived()
 		r.until("delivers under load", func() bool { return to.arrived() > before+50 })
 		if f.loses() {

@@ -120,7 +120,7 @@ func TestOperatorsAreLinearizable(t *testing.T) {
 	began := time.Now()
 	for client := range 6 {
 		clients.Go(func() {
-			for range testenv.Brief(25, 120) {
+			for range testenv.Brief(20, 60) {
 				o := order{what: []string{"pause", "resume", "redrive", "skip", "purge", "seek", "look"}[rand.IntN(7)], on: "orders1"}
 				switch o.what {
 				case "redrive", "skip", "purge":

@@ -98,7 +98,7 @@ func traces() int {
 	if n, err := strconv.Atoi(os.Getenv("OUTRIDER_TEST_TRACES")); err == nil {
 		return n
 	}
-	return testenv.Brief(2*len(disturbances), 6*len(disturbances))
+	return testenv.Brief(len(disturbances), 3*len(disturbances))
 }
 
 // refusesLess leaves out events of which each is needed, one at a time, and returns how many of such traces were refused: all.
@@ -280,7 +280,7 @@ func (tr *traced) run(n int) []model.Record {
 			}
 		})
 	}
-	if n%2 == 0 {
+	if rand.IntN(2) == 0 {
 		publishers.Wait()
 	} else {
 		pause(tr.t.Context(), rand.N(300*time.Millisecond))
@@ -288,8 +288,8 @@ func (tr *traced) run(n int) []model.Record {
 	mu.Lock()
 	ids := slices.Clone(all)
 	mu.Unlock()
-	disturb := disturbances[n/2%len(disturbances)]
-	if n/2%len(disturbances) >= len(disturbances)-2 {
+	disturb := disturbances[n%len(disturbances)]
+	if n%len(disturbances) >= len(disturbances)-2 {
 		publishers.Wait()
 		ids = all
 	}
