@@ -196,8 +196,8 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		if errors.Is(err, adapters.ErrWentBack) {
 			r.restart(err)
 		}
-		r.sessions(func(_ *lane.Route, s *lane.Session) { lane.Doubt(s) })
-		if ctx.Err() == nil {
+		if ctx.Err() == nil { // otherwise the route stops, which says nothing of the server
+			r.sessions(func(_ *lane.Route, s *lane.Session) { lane.Doubt(s) })
 			r.Outage.Fail(r.log, slog.LevelError, "cannot read the source, trying again", err)
 		}
 		return f.rows, err
