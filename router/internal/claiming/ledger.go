@@ -174,17 +174,20 @@ type ending struct {
 	err      error
 }
 
-// conclude takes the ends of rows. Those that go back together are written together.
-func (l *ledger) conclude(ends ...ending) {
+// conclude takes the ends of rows. Those that go back together are written together. It returns how many are dead, and keep their groups until
+// that is written.
+func (l *ledger) conclude(ends ...ending) (dead int) {
 	l.mu.Lock()
-	urgent := false
 	for _, e := range ends {
 		l.end(e)
-		urgent = urgent || e.h.dead != nil
+		if e.h.dead != nil {
+			dead++
+		}
 	}
-	urgent = urgent || len(l.ready) >= l.urgentAt
+	urgent := dead > 0 || len(l.ready) >= l.urgentAt
 	l.mu.Unlock()
 	l.notify(urgent)
+	return dead
 }
 
 // end takes the end of a row; the first one counts. Call with the mutex held.
