@@ -2,7 +2,7 @@ package adapters
 
 import "context"
 
-// PartitionedSource is implemented by sources whose slots are the partitions of a log that deals them out among the members of a group, as
+// PartitionedSource is implemented by sources whose slots are the partitions of a log that assigns them to the members of a group, as
 // Kafka does. A slot is a partition, and each has positions of its own.
 //
 // The group decides which slots an instance wants. The state store decides which it has, as for every other source: a slot that the group has

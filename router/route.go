@@ -233,7 +233,7 @@ func (r *Route) validate() error {
 		add("order global needs a source that is read by position, not a queue whose rows are claimed: use order group")
 	}
 	if r.group() != nil && (r.Order == adapters.OrderGlobal || r.Leader != "") {
-		add("its source has partitions, each with an order of its own, which a group deals out: order global and a leader are not possible")
+		add("its source has partitions, each with an order of its own, which a group assigns to instances: order global and a leader are not possible")
 	}
 	return errors.Join(errs...)
 }
@@ -250,7 +250,7 @@ func (r *Route) unit() string {
 	return ""
 }
 
-// group returns the source, if a group deals out its slots.
+// group returns the source, if a group assigns its slots to instances.
 func (r *Route) group() adapters.PartitionedSource {
 	g, _ := r.Source.(adapters.PartitionedSource)
 	return g

@@ -196,7 +196,7 @@ func (l *ledger) end(e ending) {
 	if h.state != rowOpen {
 		return
 	}
-	if e.outcome == outbox.OutcomeDead {
+	if e.outcome == outbox.OutcomeDead && h.key.group != "" {
 		h.dead = h.item
 	}
 	h.state, h.item = rowEnded, nil

@@ -36,7 +36,7 @@ func (o claimOrigin) Enter(it *lane.Item) (failed int, ok bool) {
 func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome, cause error) bool {
 	kept := o.claimer.ledger.conclude(ending{h: claimOf(it), outcome: outcome, attempts: it.Attempt.Number, err: cause})
 	if outcome == outbox.OutcomeDead && kept == 0 {
-		it.Buried() // its row is no longer ours
+		it.DeathWritten() // nothing waits behind it, or its row is no longer ours
 	}
 	return true
 }

@@ -174,7 +174,7 @@ func (c *Claimer) settle(ctx context.Context, taken []*claimedRow, results []ada
 	})
 	fresh, dead := c.ledger.written(taken[:done], lost, aside)
 	for _, it := range dead {
-		it.Buried()
+		it.DeathWritten()
 	}
 	if len(fresh) > 0 {
 		h := fresh[0]

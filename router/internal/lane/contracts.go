@@ -15,7 +15,7 @@ type Origin interface {
 	Enter(it *Item) (failed int, ok bool)
 
 	// Settled takes the end of a message: it was delivered, skipped, or is dead of cause; kept: cursor and parking need not record it.
-	// Where nothing parks, a dead message keeps its place at the gate until [Item.Buried].
+	// Where nothing parks, a dead message keeps its place at the gate until [Item.DeathWritten].
 	Settled(it *Item, outcome outbox.Outcome, cause error) (kept bool)
 
 	// Retry gives a failed message back to be tried again at a time; false: the lane plans that itself.

@@ -127,8 +127,8 @@ func (it *Item) toPark() adapters.Parked {
 	return adapters.Parked{ID: r.id, Type: r.eventType, Position: r.position, Metadata: r.metadata, Payload: r.payload}
 }
 
-// Buried lets the item's group go on: it is dead, and that is durable.
-func (it *Item) Buried() { it.Session.gate.Leave(&it.Ticket) }
+// DeathWritten lets the item's group go on: it is dead, and that is durable.
+func (it *Item) DeathWritten() { it.Session.gate.Leave(&it.Ticket) }
 
 func (it *Item) id() string {
 	if it.row != nil {

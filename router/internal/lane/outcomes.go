@@ -213,7 +213,11 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 	}
 	if o.origin.Parks() { // before it leaves: its row holds its memory
 		o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)
-		o.progress.rows.Dead = append(o.progress.rows.Dead, it)
+		if it.key == "" { // nothing waits behind it
+			it.DeathWritten()
+		} else {
+			o.progress.rows.Dead = append(o.progress.rows.Dead, it)
+		}
 	}
 	o.progress.leave(it, finished)
 	if o.origin.Settled(it, outbox.OutcomeDead, v.Err) {

@@ -238,7 +238,7 @@ func settledLocked(s *Session, ok bool) {
 	s.landed.Broadcast()
 	if durable {
 		for _, it := range written.Dead {
-			it.(*Item).Buried() //nolint:forcetypeassert // deadLetter has put it there
+			it.(*Item).DeathWritten() //nolint:forcetypeassert // deadLetter has put it there
 		}
 		s.origin.Durable(written.Acks, s.lost)
 		s.Route.Feeder.RoomFreed()

@@ -90,12 +90,12 @@ func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []ada
 // missing returns the cursor rows of the route that have no session, and how many of them our share lacks. Lanes that quiesce are not among
 // them: acquiring those would fence what they have still to settle.
 func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
-	dealt := rt.dealt()
+	assigned := rt.assigned()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range rt.Lanes {
 		switch {
-		case dealt != nil && !dealt[l.Index]:
+		case assigned != nil && !assigned[l.Index]:
 		case m.quiescing[l] != nil:
 		case l.Session() != nil:
 			share -= len(l.Slots)
@@ -103,7 +103,7 @@ func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
 			want = append(want, l.Slots...)
 		}
 	}
-	if dealt != nil {
+	if assigned != nil {
 		return want, len(want)
 	}
 	return want, min(share, len(want))

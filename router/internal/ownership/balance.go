@@ -54,7 +54,7 @@ func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 		timer := signal.After(pause)
 		select {
 		case <-timer.C:
-		case <-m.dealtAnew:
+		case <-m.reassigned:
 		case <-ctx.Done():
 		}
 		if timer.Stop(); ctx.Err() != nil {
@@ -203,7 +203,7 @@ func (m *Manager) report(shares *assignment, missing bool) {
 			lanes += len(s.Lane.Slots)
 		}
 		if rt.Group != nil {
-			share += len(rt.dealt())
+			share += len(rt.assigned())
 			continue
 		}
 		share += shares.share(m.instance, rt.Name)

@@ -15,14 +15,14 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// The lanes of a source with partitions are dealt out by its group instead of by assign. Everything else is as with other routes: lanes are acquired
+// The lanes of a source with partitions are assigned by its group, not by the function assign. Everything else is as with other routes: lanes are acquired
 // in the state store and fenced by their epochs, so an instance that still believes to be in the group does no harm.
 
 // commitPause is the pause between commits of offsets, which only show others how far the group is.
 const commitPause = time.Second
 
-// dealt returns the lanes that the group has given to us; nil: the route has no group.
-func (r *Route) dealt() map[int]bool {
+// assigned returns the lanes that the group has given to us; nil: the route has no group.
+func (r *Route) assigned() map[int]bool {
 	if r.Group == nil {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (m *Manager) joinGroups() error {
 			continue
 		}
 		err := rt.Group.Join(adapters.GroupCalls{
-			Changed: func() { signal.Send(m.dealtAnew) },
+			Changed: func() { signal.Send(m.reassigned) },
 			Revoked: func(slots []int) { m.revoke(rt, slots) },
 			Lost: func(slots []int) {
 				for _, s := range rt.Sessions() {
@@ -63,8 +63,8 @@ func (m *Manager) joinGroups() error {
 
 // handBack gives up lanes that were acquired while the group took them away.
 func (m *Manager) handBack(rt *Route) {
-	dealt := rt.dealt()
-	if sessions := m.quiesceWhere(rt, func(s *lane.Session) bool { return !dealt[s.Lane.Index] }); len(sessions) > 0 {
+	assigned := rt.assigned()
+	if sessions := m.quiesceWhere(rt, func(s *lane.Session) bool { return !assigned[s.Lane.Index] }); len(sessions) > 0 {
 		m.background(func() { m.quiesce(rt, sessions, m.drainFor) })
 	}
 }

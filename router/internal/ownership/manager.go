@@ -39,7 +39,7 @@ type Manager struct {
 	until    atomic.Int64  // nanoseconds after epoch at which the lease ends
 	renewNow chan struct{} // the lease is to be renewed at once
 
-	dealtAnew chan struct{} // a group has given us other lanes
+	reassigned chan struct{} // a group has given us other lanes
 
 	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
 
@@ -76,7 +76,7 @@ type Config struct {
 func New(cfg Config) *Manager {
 	m := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), renewNow: make(chan struct{}, 1), dealtAnew: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
+		epoch:   time.Now(), renewNow: make(chan struct{}, 1), reassigned: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
 	m.Settler.Batches, m.Settler.Fenced = m.batches, func(b settling.Batch) { m.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	m.Settler.Screen = m.screen
 	return m

@@ -23,7 +23,7 @@ type RouteConfig struct {
 
 	Lock adapters.LeaderLock // has to be held to work the route; nil: none
 
-	Group adapters.PartitionedSource // deals out the lanes; nil: they are shared evenly
+	Group adapters.PartitionedSource // assigns the lanes to instances; nil: they are shared evenly
 }
 
 // Route is a route whose lanes are acquired and given up.
