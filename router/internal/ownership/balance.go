@@ -216,7 +216,7 @@ func (m *Manager) report(shares *assignment, missing bool) {
 	var text string
 	switch {
 	case share == 0 && slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.Group != nil }):
-		return // the group deals out nothing to us, or has not begun
+		return // the group assigns nothing to us, or has not begun
 	case share == 0 && others == 0 && slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.leader != nil && !rt.leader.held.Load() }):
 		return // the log says who leads
 	case share == 0 && others > 0:
