@@ -65,27 +65,29 @@ func TestG1_G2_G3_TracesKeepTheRules(t *testing.T) {
 	t.Parallel()
 	tr := newTraced(t)
 	total := map[string]int{}
-	events, checked := 0, 0
-	for i := range traces() {
-		trace := tr.run(i)
-		plan, e, err := model.Translate(trace)
-		must(t, err)
-		if _, err := model.Replay(plan, e); err != nil {
-			t.Fatalf("trace %d: %v; the trace is in %s", i, err, keep(t, trace))
-		}
-		for what, n := range model.Seen(plan, e) {
-			total[what] += n
-		}
-		events += len(e)
-		if i == 0 {
-			checked = refusesLess(t, plan, e)
-		}
-	}
-	t.Logf("%d traces, %d events, %d changed ones refused: %v", traces(), events, checked, total)
 	want := []string{"late row below a settled one", "settled above an open transaction", "lane taken from another", "parked", "delivered from parking", "dead", "drop", "redrive"}
 	if traces() >= 10*len(disturbances) {
 		want = append(want, "lane acquired with parked rows", "delivered twice", "sent by a former owner")
 	}
+	events, checked, made := 0, 0, 0
+	// What is left to chance may need more traces on a machine that is busy.
+	for missing := want; made < traces() || len(missing) > 0 && made < 5*traces(); made++ {
+		trace := tr.run(made)
+		plan, e, err := model.Translate(trace)
+		must(t, err)
+		if _, err := model.Replay(plan, e); err != nil {
+			t.Fatalf("trace %d: %v; the trace is in %s", made, err, keep(t, trace))
+		}
+		for what, n := range model.Seen(plan, e) {
+			total[what] += n
+		}
+		missing = slices.DeleteFunc(slices.Clone(want), func(what string) bool { return total[what] > 0 })
+		events += len(e)
+		if made == 0 {
+			checked = refusesLess(t, plan, e)
+		}
+	}
+	t.Logf("%d traces, %d events, %d changed ones refused: %v", made, events, checked, total)
 	for _, what := range want {
 		if total[what] == 0 {
 			t.Errorf("%q has not occurred", what)
@@ -93,7 +95,7 @@ func TestG1_G2_G3_TracesKeepTheRules(t *testing.T) {
 	}
 }
 
-// traces is how many there are: OUTRIDER_TEST_TRACES, or a share.
+// traces is how many there are at least: OUTRIDER_TEST_TRACES, or a share.
 func traces() int {
 	if n, err := strconv.Atoi(os.Getenv("OUTRIDER_TEST_TRACES")); err == nil {
 		return n
