@@ -125,12 +125,14 @@ func (o *Outrider) Wake(source string) { o.relay.Wake(source) }
 // start, while the relay continues: it is refused for what a start is refused for, such as a database
 // that cannot be reached, and a destination that does not answer is only logged. Then the relay drains,
 // and the new configuration continues where the old one stopped; nothing is delivered
-// twice. Reload returns when the new configuration delivers. Where only the section
-// poll of sources has changed, nothing is drained or connected anew: the sources are
-// polled by the new settings from their next poll on. After an error the old one is
+// twice. Reload returns when the new configuration delivers. After an error the old one is
 // at work, in the rare case that the new one could not start after all: again.
 //
-// The admin server continues meanwhile; /readyz says not ready during the change,
+// Where only routes of append-only tables and their destinations have changed, only those routes are drained; the others, their connections and
+// counters stay. Where only the section poll of sources has changed, nothing is drained or connected anew: the sources are polled by the new
+// settings from their next poll on.
+//
+// The admin server continues meanwhile; /readyz says not ready while all is drained,
 // and counters begin at 0 again. The sections admin, log and telemetry stay as they were at the
 // start of the process; a change of them is logged, and applied by the next start. A part that was supplied with [WithDestination],
 // [WithBatchDestination] or [WithSource] is closed with the configuration that

@@ -45,6 +45,8 @@ type Config struct {
 	// Notes say where a default does what a reader of the file might not expect,
 	// in order of line; `outrider validate` shows them.
 	Notes []*Error `yaml:"-"`
+
+	files form.Contents // of the files that sections name, as they were read
 }
 
 // State is the database of cursors, leases and parked messages.
@@ -249,6 +251,7 @@ func decode(c *form.Checker, leaveOut func(*Error) bool) (cfg *Config, err error
 	}
 	cfg.Routes = expandRoutes(cfg.Routes)
 	cfg.Warnings, cfg.Notes = c.Findings()
+	cfg.files = form.ContentsOf(cfg)
 	return cfg, nil
 }
 
@@ -261,34 +264,3 @@ func (cfg Config) GoString() string { return cfg.Redacted() }
 // Redacted writes the configuration as YAML in the form of the file: with its
 // defaults, lists in to: written out, and every secret as ***.
 func (cfg Config) Redacted() string { return form.Redact(&cfg) }
-
-// OnlyPolls compares a configuration with the former one. If all that differs is the
-// section poll of sources it returns their new ones, by the sources' names; ok is false
-// if something else differs, or nothing. The order of lines does not count.
-func (cfg *Config) OnlyPolls(former *Config) (polls map[string]Poll, ok bool) {
-	was, rest := former.withoutPolls()
-	is, now := cfg.withoutPolls()
-	if !reflect.DeepEqual(rest, now) {
-		return nil, false
-	}
-	polls = map[string]Poll{}
-	for name, poll := range is {
-		if poll != was[name] {
-			polls[name] = poll
-		}
-	}
-	return polls, len(polls) > 0
-}
-
-// withoutPolls separates the sections poll, which a running relay can change, from the rest of a configuration.
-func (cfg *Config) withoutPolls() (polls map[string]Poll, rest *Config) {
-	polls, rest = map[string]Poll{}, new(*cfg)
-	rest.Warnings, rest.Notes, rest.Sources = nil, nil, map[string]Source{}
-	for name, source := range cfg.Sources {
-		if t, ok := source.(tabled); ok {
-			polls[name], source = t.shared().Poll, withoutPoll(t)
-		}
-		rest.Sources[name] = source
-	}
-	return polls, rest
-}

@@ -25,6 +25,16 @@ type Route struct {
 	To string `yaml:"-"`
 }
 
+// Poison is the name of the destination that dead messages go to; empty: none.
+func (r *Route) Poison() string {
+	for _, m := range r.Middleware {
+		if p, ok := m.(*Poison); ok {
+			return p.To
+		}
+	}
+	return ""
+}
+
 // Match selects messages. A key that is not given matches everything.
 type Match struct {
 	Types          []Glob   `yaml:"types" min:"1" doc:"Event types; one must match."`

@@ -169,7 +169,7 @@ func TestG7_DeliverFirstIsBoundedByTheWindow(t *testing.T) {
 			rt.Destination, rt.Window, rt.SendTimeout, rt.Middleware = slow, 32, time.Hour, nil
 		}))
 		time.Sleep(time.Minute)
-		for _, s := range r.router.routes[0].Sessions() {
+		for _, s := range r.router.routes.All()[0].Sessions() {
 			if in := lane.Inspect(s); in.Chains > 32 || in.Queued > 0 {
 				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane.Name, in.Chains, in.Queued)
 			}

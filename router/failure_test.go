@@ -143,7 +143,7 @@ func TestG10_FailuresOfTwoGroupsAreTheAddress(t *testing.T) {
 		if s := r.router.Stats()[0]; len(s.Down) != 1 || s.Dead+s.Parked != 0 {
 			t.Errorf("stats: %+v", s)
 		}
-		for id, n := range r.router.routes[0].HeldAttempts("main") {
+		for id, n := range r.router.routes.All()[0].HeldAttempts("main") {
 			if n != 1 {
 				t.Errorf("%s is charged with %d attempts", id, n-1)
 			}

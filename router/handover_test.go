@@ -37,14 +37,14 @@ func TestG3_LanesThatAreBeingHandedOverAreNotTaken(t *testing.T) {
 		a.fill(40, 5)
 		a.await(200)
 		b.start(b.route(nil))
-		a.until("lanes come to rest", func() bool { return len(a.router.routes[0].Sessions()) == 8 })
+		a.until("lanes come to rest", func() bool { return len(a.router.routes.All()[0].Sessions()) == 8 })
 		b.stop()
 		time.Sleep(3 * time.Second)
-		if n := len(a.router.routes[0].Sessions()); n != 8 {
+		if n := len(a.router.routes.All()[0].Sessions()); n != 8 {
 			t.Errorf("%d lanes are worked while others have still to be settled, want 8", n)
 		}
 		store.on.Store(false)
-		a.until("all lanes are worked again", func() bool { return len(a.router.routes[0].Sessions()) == 16 })
+		a.until("all lanes are worked again", func() bool { return len(a.router.routes.All()[0].Sessions()) == 16 })
 		time.Sleep(time.Second)
 		a.stop()
 		checkEachOnce(t, 40, 5, a.dest)

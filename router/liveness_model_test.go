@@ -89,7 +89,7 @@ func (r *run) observe() {
 
 // room is how many messages there may be in memory. It looks at what is parked, too.
 func (r *run) room() (n int) {
-	for _, l := range r.router.routes[0].Lanes {
+	for _, l := range r.router.routes.All()[0].Lanes {
 		s := l.Session()
 		if s == nil {
 			continue

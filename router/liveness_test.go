@@ -92,7 +92,7 @@ func TestG7_G13_APausedRouteKeepsNoMessages(t *testing.T) {
 			r.addTo("down", fmt.Sprint("g", i), fmt.Sprint("m", i))
 		}
 		r.start(r.route(nil))
-		r.until("what failed waits for its address", func() bool { return len(r.router.routes[0].HeldAttempts("down")) > 0 })
+		r.until("what failed waits for its address", func() bool { return len(r.router.routes.All()[0].HeldAttempts("down")) > 0 })
 		r.pause(adapters.Pause{Route: "orders", By: "t"})
 		r.until("the sessions have ended", func() bool { return r.state.owned() == 0 })
 		time.Sleep(5 * time.Minute)

@@ -274,7 +274,7 @@ func TestG3_ARenewalOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
 		r.until("a lane is lost", func() bool { return r.router.Stats()[0].Lanes < adapters.Slots })
 		r.state.evict()
 		slot := adapters.SlotOf("g0", "")
-		lane := r.router.routes[0].Lanes[slot]
+		lane := r.router.routes.All()[0].Lanes[slot]
 		old := lane.Session()
 		r.until("the lane is ours again", func() bool { s := lane.Session(); return s != nil && s != old })
 		before := r.state.epoch(slot)

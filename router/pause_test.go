@@ -359,7 +359,7 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(nil))
 		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
-		s := r.router.routes[0].Lanes[3].Session()
+		s := r.router.routes.All()[0].Lanes[3].Session()
 		str := s.Streams()[0]
 		s.Stop(context.Background())
 		before := lane.Inspect(s).Settled[0]

@@ -159,7 +159,7 @@ func (f *queueFleet) all() error {
 		if err := f.leave(m); err != nil {
 			return err
 		}
-		if _, problems := m.router.routes[0].claimer.Inspect(); len(problems) > 0 {
+		if _, problems := m.router.routes.All()[0].claimer.Inspect(); len(problems) > 0 {
 			return fmt.Errorf("instance %s: %q", m.name, problems)
 		}
 	}

@@ -38,7 +38,7 @@ func (r *queueRun) observe() {
 // room is how many messages there may be in memory, and what does not add up in the
 // claimer's accounts.
 func (r *queueRun) room() (n int, problems []string) {
-	rt := r.router.routes[0]
+	rt := r.router.routes.All()[0]
 	if n, problems = rt.claimer.Inspect(); !rt.DeliverFirst {
 		for _, s := range rt.Sessions() { // chains of what was taken out of the lane
 			n += lane.Inspect(s).Chains

@@ -29,12 +29,12 @@ func repolled(t *testing.T, r *Router, source any) {
 	var before []*lane.Session
 	for i := range 100 {
 		if i == 10 { // the lanes are ours by now
-			before = r.routes[0].Sessions()
+			before = r.routes.All()[0].Sessions()
 		}
 		r.SetPoll(source, otherPolls(i))
 		time.Sleep(10 * time.Millisecond)
 	}
-	if after := r.routes[0].Sessions(); len(before) == 0 || !slices.Equal(before, after) {
+	if after := r.routes.All()[0].Sessions(); len(before) == 0 || !slices.Equal(before, after) {
 		t.Errorf("of %d sessions %d are left or new", len(before), len(after))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/ownership"
 )
 
 // Defaults of a [Route].
@@ -248,6 +249,11 @@ func (r *Route) unit() string {
 		return "route " + r.Name
 	}
 	return ""
+}
+
+// owned says how the lanes of the route are owned.
+func (r *Route) owned() ownership.RouteConfig {
+	return ownership.RouteConfig{Source: r.Source, Start: r.Start, Unit: r.unit(), Lock: r.LeaderLock, Group: r.group()}
 }
 
 // group returns the source, if a group assigns its slots to instances.

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/claiming"
+	"github.com/outriderhq/outrider/router/internal/cow"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/listening"
 	"github.com/outriderhq/outrider/router/internal/memory"
@@ -25,7 +27,7 @@ import (
 type Router struct {
 	cfg       Config
 	log       *slog.Logger
-	routes    []*wired
+	routes    cow.List[*wired]
 	readers   []*reading.Reader
 	listeners []*listening.Listener
 	claimers  []*claiming.Claimer
@@ -34,6 +36,7 @@ type Router struct {
 	shared    lane.Shared
 	ready     chan struct{}
 	begun     atomic.Bool
+	changing  sync.Mutex // held by a Change
 }
 
 // New checks the routes and wires them; nothing runs and nothing is connected.
@@ -66,6 +69,7 @@ func New(cfg Config, routes []Route) (*Router, error) {
 // wired is a route with its manager and its feeder.
 type wired struct {
 	*ownership.Route
+	def      Route
 	manager  *ownership.Manager  // of its lanes
 	reader   *reading.Reader     // of a log table
 	claimer  *claiming.Claimer   // of a queue
@@ -76,8 +80,9 @@ type wired struct {
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
 	m := r.managerOf(def.State)
-	w := &wired{manager: m, Route: m.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock, Group: def.group()})}
-	r.routes = append(r.routes, w)
+	w := &wired{def: def, manager: m, Route: m.Make(rt, def.owned())}
+	m.Add(w.Route)
+	r.routes.Append(w)
 	switch {
 	case def.Subscriber != nil:
 		w.listener = listening.New(rt, listening.Config{Subscriber: def.Subscriber, Topic: def.Topic, MaxRow: def.MaxRow})
@@ -89,9 +94,7 @@ func (r *Router) add(def Route) {
 		rt.Connect(w.claimer, w.Route)
 	default:
 		rd := r.readerOf(def)
-		w.reader = rd
-		rd.Add(rt, polling.Config(def.Pace))
-		w.pace = rd.Pace(rt)
+		w.reader, w.pace = rd, rd.Add(rt, polling.Config(def.Pace))
 		rt.Connect(rd, w.Route)
 	}
 }
@@ -176,8 +179,26 @@ func (r *Router) Notice(store adapters.StateStore) {
 
 // ProbeNow tries an address of a route that is down, as status shows it, at once. It returns false when no probe was planned.
 func (r *Router) ProbeNow(route, address string) bool {
-	i := slices.IndexFunc(r.routes, func(rt *wired) bool { return rt.Name == route })
-	return i >= 0 && r.routes[i].Health.ProbeNow(address)
+	rt := r.named(route)
+	return rt != nil && rt.Health.ProbeNow(address)
+}
+
+// lanesOf returns the lanes of routes.
+func lanesOf(routes []*wired) []*lane.Route {
+	out := make([]*lane.Route, len(routes))
+	for i, rt := range routes {
+		out[i] = rt.Route.Route
+	}
+	return out
+}
+
+// named returns a route by its name; nil: there is none.
+func (r *Router) named(name string) *wired {
+	all := r.routes.All()
+	if i := slices.IndexFunc(all, func(rt *wired) bool { return rt.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
 }
 
 // Announce prepares an INSERT into the table of a queue, see [outbox.HotPath]. nil: its rows are left to the poll.

@@ -36,11 +36,7 @@ func (r *Router) Run(ctx context.Context) error {
 		}
 		joined++
 	}
-	lanes := make([]*lane.Route, len(r.routes))
-	for i, rt := range r.routes {
-		lanes[i] = rt.Route.Route
-	}
-	if err := lane.Compose(lanes); err != nil {
+	if err := lane.Compose(lanesOf(r.routes.All())); err != nil {
 		return err
 	}
 	return r.work(ctx)
@@ -132,7 +128,7 @@ func (r *Router) drain() error {
 	for _, c := range r.claimers {
 		errs = append(errs, c.Flush(ctx))
 	}
-	for _, rt := range r.routes {
+	for _, rt := range r.routes.All() {
 		rt.Health.Close()
 	}
 	return errors.Join(append(errs, cutOff(stopped, r.cfg.DrainTimeout))...)

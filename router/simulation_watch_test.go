@@ -138,7 +138,7 @@ func (s *siege) observe() {
 // no room.
 func (s *siege) look() (room int, full map[int]bool) {
 	full = map[int]bool{}
-	for _, l := range s.router.routes[0].Lanes {
+	for _, l := range s.router.routes.All()[0].Lanes {
 		session := l.Session()
 		if session == nil {
 			full[l.Slots[0]] = true

@@ -11,8 +11,9 @@ import (
 
 // Stats returns the counters of all routes.
 func (r *Router) Stats() []adapters.RouteStats {
-	out := make([]adapters.RouteStats, 0, len(r.routes))
-	for _, rt := range r.routes {
+	all := r.routes.All()
+	out := make([]adapters.RouteStats, 0, len(all))
+	for _, rt := range all {
 		s := rt.Stats()
 		s.Paused = rt.Paused.Load()
 		if text := rt.Stopped.Load(); text != nil {
@@ -58,14 +59,14 @@ func errorText(err error) string {
 // cannot be read, progress that cannot be written.
 func (r *Router) Problems() []string {
 	var out []string
-	for _, rt := range r.routes {
+	for _, rt := range r.routes.All() {
 		if text := rt.Stopped.Load(); text != nil {
 			out = append(out, "stopped: "+*text)
 		}
 	}
 	for _, rd := range r.readers {
 		if rd.Outage.Lasts() {
-			out = append(out, "a source cannot be read (route "+rd.Routes[0].Name+" and those beside it)")
+			out = append(out, "a source cannot be read (route "+rd.First()+" and those beside it)")
 		}
 	}
 	for _, l := range r.listeners {
@@ -94,7 +95,7 @@ func (r *Router) Problems() []string {
 // it is in flight or when it was settled. It takes each lane's lock for a moment.
 func (r *Router) Trace(id string, at []adapters.RowPlace) (instance string, traces []adapters.Trace) {
 	asked := map[*claiming.Claimer]bool{}
-	for _, rt := range r.routes {
+	for _, rt := range r.routes.All() {
 		found := rt.Trace(id, at)
 		if c := rt.claimer; c != nil {
 			if !asked[c] {

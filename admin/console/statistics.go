@@ -19,7 +19,8 @@ type StatisticsJob struct {
 	every time.Duration
 
 	begun, last time.Time
-	total       int64 // when the last line was written
+	total       int64            // when the last line was written
+	counted     map[string]int64 // by route, then; a reload has that of a changed route begin anew
 }
 
 // mostRoutes bounds the routes that a line names: those that delivered most.
@@ -62,16 +63,22 @@ type routeCount struct {
 
 // write writes a line if something was delivered since the last one.
 func (j *StatisticsJob) write(ctx context.Context) {
-	var total int64
+	var fresh int64
 	var counts []routeCount
+	counted := map[string]int64{}
 	for _, s := range j.stats() {
 		if s.Delivered > 0 {
-			counts = append(counts, routeCount{s.Route, s.Delivered})
-			total += s.Delivered
+			counts, counted[s.Route] = append(counts, routeCount{s.Route, s.Delivered}), s.Delivered
+			before := j.counted[s.Route]
+			if s.Delivered < before {
+				before = 0
+			}
+			fresh += s.Delivered - before
 		}
 	}
-	now, fresh := time.Now(), total-j.total
-	if fresh <= 0 {
+	j.counted = counted
+	now := time.Now()
+	if fresh == 0 {
 		j.last = now
 		return
 	}
@@ -81,8 +88,8 @@ func (j *StatisticsJob) write(ctx context.Context) {
 		most[c.route] = c.n
 	}
 	perSecond := float64(fresh) / max(now.Sub(j.last).Seconds(), 0.001)
-	j.log.LogAttrs(ctx, j.level, "outbox statistics of all routes", slog.Int64("delivered", total), slog.Int64("since_last", fresh),
+	j.log.LogAttrs(ctx, j.level, "outbox statistics of all routes", slog.Int64("delivered", j.total+fresh), slog.Int64("since_last", fresh),
 		slog.Float64("per_second", float64(int64(perSecond*10))/10), slog.Duration("uptime", now.Sub(j.begun).Round(time.Second)),
 		slog.Int("routes", len(counts)), slog.Any("most", most))
-	j.total, j.last = total, now
+	j.total, j.last = j.total+fresh, now
 }

@@ -24,12 +24,13 @@ type Builder struct {
 	Config  *config.Config
 	Options Options
 	log     *slog.Logger
-	Metrics *prometheus.Registry // of middleware and retention
+	Metrics *prometheus.Registry // of retention
+	Layers  *prometheus.Registry // of middleware
 }
 
 // NewBuilder makes a builder; see [OptionsOf].
 func NewBuilder(cfg *config.Config, o Options) *Builder {
-	return &Builder{Config: cfg, Options: o, log: o.Logger, Metrics: prometheus.NewRegistry()}
+	return &Builder{Config: cfg, Options: o, log: o.Logger, Metrics: prometheus.NewRegistry(), Layers: prometheus.NewRegistry()}
 }
 
 // Parts is everything that a configuration is turned into.

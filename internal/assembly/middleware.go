@@ -104,7 +104,7 @@ func (b *Builder) registerer() prometheus.Registerer {
 	if b.Options.Registerer != nil {
 		return b.Options.Registerer
 	}
-	return b.Metrics
+	return b.Layers
 }
 
 // dedupeLayer drops duplicates of the producer. Routes with one state store ask it

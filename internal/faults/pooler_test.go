@@ -118,8 +118,9 @@ routes: {orders0: {from: app, to: there}}
 	}
 	insert := messages + cmp.Or(u.insert, intoOwn)
 	app := openPool(t, pooler.URL()+"&default_query_exec_mode=exec")
+	// Connections to a pooler may break: those that were idle when it was killed, for example.
 	publish := func(n int, groups string) {
-		until(t, "the application publishes", func() bool { // its connections may break, as those of any client of a pooler
+		until(t, "the application publishes", func() bool {
 			_, err := app.pool.Exec(t.Context(), insert, n, groups)
 			return err == nil
 		})
@@ -135,7 +136,11 @@ routes: {orders0: {from: app, to: there}}
 	}
 	// Sessions that Outrider has used are as they were.
 	for range 20 {
-		if got := one[string](app, "SELECT current_setting('search_path') || ' ' || current_setting('default_transaction_read_only') || ' ' || current_setting('enable_seqscan')"); got != `"$user", public off on` {
+		var got string
+		until(t, "the application reads its settings", func() bool {
+			return app.pool.QueryRow(t.Context(), "SELECT current_setting('search_path') || ' ' || current_setting('default_transaction_read_only') || ' ' || current_setting('enable_seqscan')").Scan(&got) == nil
+		})
+		if got != `"$user", public off on` {
 			t.Fatalf("another client of the pooler has the settings %s", got)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 
 // nameRoutes logs which routes a reload adds and removes, with where a new one
 // begins and how much it will send: a renamed route is a new one, and starts again.
-func (r *Relay) nameRoutes(ctx context.Context, before *config.Config, next *generation) {
+func nameRoutes(ctx context.Context, before *config.Config, next *work) {
+	log := next.Options.Logger
 	names := func(cfg *config.Config) (out []string) {
 		for _, route := range cfg.Routes {
 			out = append(out, route.Name)
@@ -26,7 +27,7 @@ func (r *Relay) nameRoutes(ctx context.Context, before *config.Config, next *gen
 	for _, former := range before.Routes {
 		if !slices.Contains(fresh, former.Name) {
 			gone = append(gone, former)
-			r.log.Warn("reloading: a route is no longer configured; its cursors and its parked messages stay until `outrider route forget` deletes them",
+			log.Warn("reloading: a route is no longer configured; its cursors and its parked messages stay until `outrider route forget` deletes them",
 				"route", former.Name)
 		}
 	}
@@ -39,7 +40,7 @@ func (r *Relay) nameRoutes(ctx context.Context, before *config.Config, next *gen
 		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == added.From && g.To == added.To }); j >= 0 {
 			args = append(args, "hint", fmt.Sprintf("if it is the renamed route %s: it does not continue from that route's cursor", gone[j].Name))
 		}
-		r.log.Warn("reloading: a route is new", args...)
+		log.Warn("reloading: a route is new", args...)
 	}
 }
 

@@ -15,19 +15,31 @@ import (
 	"github.com/outriderhq/outrider/router"
 )
 
-// generation runs one configuration: its parts, their router and the jobs. It does not know the relay.
+// generation runs one configuration after a drain of the one before, and then those that differ little from it: its router and its jobs. It does
+// not know the relay.
 type generation struct {
-	*assembly.Builder
-	parts  *assembly.Parts
 	router *router.Router
-	jobs   []func(context.Context) // beside the routes
+	work   atomic.Pointer[work]
+	jobs   []func(context.Context) // beside the routes, whatever changes
 
-	repolled atomic.Pointer[config.Config] // in effect in place of the Builder's; see current
+	changing sync.Mutex      // held while the work changes, and when it ends
+	running  context.Context //nolint:containedctx // of jobs: until the routes drain
+	working  *jobs           // of the work
 
 	before  *config.Config // of a reload, until this has started: the one before, to go back to when this cannot start
 	told    chan error     // of a reload: takes the outcome, once it is known
 	outcome error          // reported once this has started
 }
+
+// work is what a generation does now: a configuration, its parts, and what runs beside its routes.
+type work struct {
+	*assembly.Builder
+	parts *assembly.Parts
+	jobs  []func(context.Context)
+}
+
+// now is what the generation does. Its configuration is that in effect.
+func (g *generation) now() *work { return g.work.Load() }
 
 // prepare builds and checks everything that a generation needs; nothing is read,
 // sent or taken from others yet.
@@ -36,7 +48,7 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{Builder: b, parts: p}
+	g := &generation{}
 	settings := b.RouterConfig().WithDefaults()
 	settings.Settled = p.Settled()
 	progress := operate.NewProgressJob(b, p, settings.Instance, func(store adapters.StateStore) { g.router.Notice(store) })
@@ -44,72 +56,71 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 		settings.Before = progress.Before
 		g.jobs = append(g.jobs, progress.Run)
 	}
+	var w *work
 	if g.router, err = router.New(settings, p.Routes); err == nil {
-		var jobs []func(context.Context)
-		jobs, err = b.Jobs(ctx, p)
-		g.jobs = append(g.jobs, jobs...)
+		w, err = g.plan(ctx, b, p)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	g.jobs = append(g.jobs, operate.NewOperationsJob(b, p, g.router.Instance()).Run)
+	g.work.Store(w)
 	if job := console.NewStatisticsJob(b.Config, g.router.Stats, b.Options.Logger); job != nil {
 		g.jobs = append(g.jobs, job.Run)
 	}
 	return g, nil
 }
 
+// plan makes work of parts.
+func (g *generation) plan(ctx context.Context, b *assembly.Builder, p *assembly.Parts) (*work, error) {
+	jobs, err := b.Jobs(ctx, p)
+	return &work{b, p, append(jobs, operate.NewOperationsJob(b, p, g.router.Instance()).Run)}, err
+}
+
 // run works until ctx ends, drains, and closes everything.
 func (g *generation) run(ctx context.Context) error {
 	var asked atomic.Int64 // when the end was asked for, in nanoseconds; 0: it was not
 	defer context.AfterFunc(ctx, func() { asked.Store(time.Now().UnixNano()) })()
-	cleaning, stop := context.WithCancel(ctx)
-	var jobs sync.WaitGroup
-	for _, run := range g.jobs {
-		jobs.Go(func() {
-			select {
-			case <-g.router.Ready(): // the state tables are there
-				run(cleaning)
-			case <-cleaning.Done():
-			}
-		})
-	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	g.changing.Lock()
+	g.running, g.working = running, g.begin(running, g.now().jobs)
+	g.changing.Unlock()
+	others := g.begin(running, g.jobs)
 	err := g.router.Run(ctx)
-	stop()
-	jobs.Wait()
-	limit := g.Config.DrainTimeout.Std()
+	others.end()
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.working.end()
+	limit := g.now().Config.DrainTimeout.Std()
 	if at := asked.Load(); at != 0 {
 		limit -= time.Since(time.Unix(0, at))
 	}
-	return errors.Join(err, g.parts.CloseWithin(limit))
+	return errors.Join(err, g.now().parts.CloseWithin(limit))
 }
 
-// repoll continues with a configuration that only polls in another way than the one at
-// work; otherwise it changes nothing and returns false. Sessions, claims and
-// connections stay as they are. It is called by who serves the generation.
-func (g *generation) repoll(cfg *config.Config) bool {
-	polls, only := cfg.OnlyPolls(g.current())
-	for name := range polls {
-		feed := g.parts.Feeds[name] // of a source that no route reads: an empty one
-		only = only && feed.Repollable()
-	}
-	if !only {
-		return false
-	}
-	for _, name := range assembly.SortedNames(polls) {
-		feed := g.parts.Feeds[name]
-		feed.Repoll(g.router, polls[name])
-		g.Options.Logger.Info("reloading: only poll of the source has changed; the new settings apply from the next poll, without a drain or a new connection",
-			"source", name, "batch", polls[name].Batch, "min", polls[name].Min.String(), "max", polls[name].Max.String())
-	}
-	g.repolled.Store(cfg)
-	return true
+// jobs are running.
+type jobs struct {
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
-// current is the configuration that the generation works by.
-func (g *generation) current() *config.Config {
-	if cfg := g.repolled.Load(); cfg != nil {
-		return cfg
+// begin runs jobs once the routes are at work: the state tables are there then.
+func (g *generation) begin(ctx context.Context, all []func(context.Context)) *jobs {
+	ctx, stop := context.WithCancel(ctx)
+	j := &jobs{stop: stop}
+	for _, run := range all {
+		j.running.Go(func() {
+			select {
+			case <-g.router.Ready():
+				run(ctx)
+			case <-ctx.Done():
+			}
+		})
 	}
-	return g.Config
+	return j
+}
+
+func (j *jobs) end() {
+	j.stop()
+	j.running.Wait()
 }

@@ -51,7 +51,7 @@ func (h hotPath) Announce(insert string) outbox.HotInsert {
 	if work == nil {
 		return nil
 	}
-	f := work.parts.Feeds[h.source]
+	f := work.now().parts.Feeds[h.source]
 	switch {
 	case f.Queue != nil:
 		return work.router.Announce(f.Queue, insert)
@@ -73,7 +73,7 @@ type hotRows struct {
 func (i *hotRows) Committed() {
 	i.HotRows.Committed()
 	if work := i.relay.generation.Load(); work != nil && i.Slots != 0 {
-		if f := work.parts.Feeds[i.source]; f.Source != nil {
+		if f := work.now().parts.Feeds[i.source]; f.Source != nil {
 			work.router.Committed(f.Source, i.Slots)
 		}
 	}

@@ -58,6 +58,8 @@ func (r *Relay) Collect(out chan<- prometheus.Metric) {
 	gauge(reloadSuccessful, flag(!failed))
 	gauge(reloadTime, float64(at.UnixMilli())/1000)
 	if g := r.generation.Load(); g != nil {
-		g.Metrics.Collect(out)
+		work := g.now()
+		work.Metrics.Collect(out)
+		work.Layers.Collect(out)
 	}
 }

@@ -28,7 +28,7 @@ type Relay struct {
 
 	pending   atomic.Pointer[[]string] // sections that a reload found changed, and that only a start applies
 	changes   chan *generation         // generations that are to take over
-	repolls   chan repolling           // see repoll
+	serving   chan *generation         // gives the one that is at work, nil while it still starts; see serve
 	pulse     chan struct{}            // taken by the main loop, see Alive
 	reloading sync.Mutex               // held by a Reload
 	reloads   reloads
@@ -47,7 +47,7 @@ const (
 // New returns a relay that begins with a configuration. Nothing is connected yet.
 func New(cfg *config.Config, o assembly.Options) *Relay {
 	r := &Relay{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}), ended: make(chan struct{}),
-		changes: make(chan *generation), repolls: make(chan repolling), pulse: make(chan struct{})}
+		changes: make(chan *generation), serving: make(chan *generation), pulse: make(chan struct{})}
 	r.Reloaded(nil)
 	return r
 }
@@ -69,7 +69,7 @@ func (r *Relay) Router() *router.Router {
 // Config returns the configuration in effect: the first one before Run.
 func (r *Relay) Config() *config.Config {
 	if g := r.generation.Load(); g != nil {
-		return g.current()
+		return g.now().Config
 	}
 	return r.cfg
 }
@@ -80,7 +80,7 @@ func (r *Relay) Wake(source string) {
 	if g == nil {
 		return
 	}
-	if f := g.parts.Feeds[source]; f.Source != nil {
+	if f := g.now().parts.Feeds[source]; f.Source != nil {
 		g.router.Wake(f.Source)
 	} else if f.Queue != nil {
 		g.router.Wake(f.Queue)

@@ -70,24 +70,18 @@ func (r *Relay) atStart(cfg *config.Config) (kept *config.Config, differ []strin
 	return kept, differ
 }
 
-// repolling asks the running generation to continue with a configuration that differs in
-// nothing but how sources are polled.
-type repolling struct {
-	cfg  *config.Config
-	done chan bool // takes whether it does; has room
-}
-
-// repoll puts a configuration to work without a drain, if that can be; done reports
-// whether it is in effect. Which generation that is up to is known where one follows the
-// other: see [Relay.serve].
-func (r *Relay) repoll(ctx context.Context, cfg *config.Config) (done bool, err error) {
-	if _, only := cfg.OnlyPolls(r.generation.Load().current()); !only {
+// changeInPlace has the generation continue with a configuration that differs little, without a drain of all; done reports whether that
+// is in effect.
+func (r *Relay) changeInPlace(ctx context.Context, cfg *config.Config) (done bool, err error) {
+	if _, little := cfg.Since(r.Config()); !little {
 		return false, nil
 	}
-	ask := repolling{cfg, make(chan bool, 1)}
 	select {
-	case r.repolls <- ask:
-		return <-ask.done, nil
+	case g := <-r.serving:
+		if g == nil {
+			return false, nil
+		}
+		return g.change(ctx, cfg)
 	case <-r.ended:
 		return false, errEnded
 	case <-ctx.Done():
@@ -101,7 +95,7 @@ func (r *Relay) apply(ctx context.Context, cfg *config.Config) error {
 		return notUsed(err)
 	}
 	r.warn(cfg)
-	if done, err := r.repoll(ctx, cfg); done || err != nil {
+	if done, err := r.changeInPlace(ctx, cfg); done || err != nil {
 		return err
 	}
 	next, err := prepare(ctx, assembly.NewBuilder(cfg, r.options))
@@ -109,13 +103,13 @@ func (r *Relay) apply(ctx context.Context, cfg *config.Config) error {
 		return notUsed(err)
 	}
 	next.told = make(chan error, 1)
-	r.nameRoutes(ctx, r.generation.Load().current(), next)
+	nameRoutes(ctx, r.Config(), next.now())
 	select {
 	case r.changes <- next:
 	case <-r.ended:
-		return errors.Join(errEnded, next.parts.Close())
+		return errors.Join(errEnded, next.now().parts.Close())
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), next.parts.Close())
+		return errors.Join(ctx.Err(), next.now().parts.Close())
 	}
 	select {
 	case err := <-next.told:

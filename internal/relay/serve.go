@@ -17,10 +17,11 @@ func (r *Relay) serve(ctx context.Context, g *generation) (next *generation, err
 	done := make(chan error, 1)
 	go func() { done <- g.run(running) }()
 	r.generation.Store(g)
+	var atWork *generation // nil: it still starts
 	for ready := g.router.Ready(); ; {
 		select {
 		case <-ready:
-			ready = nil
+			ready, atWork = nil, g
 			r.started(g)
 		case err := <-done:
 			if ctx.Err() == nil && g.before != nil {
@@ -29,7 +30,7 @@ func (r *Relay) serve(ctx context.Context, g *generation) (next *generation, err
 			return nil, r.atEnd(ctx, g, err)
 		case <-ctx.Done():
 			r.state.Store(int32(draining))
-			r.log.Info("stopping: finishing messages in flight", "at_most", g.Config.DrainTimeout.String())
+			r.log.Info("stopping: finishing messages in flight", "at_most", g.now().Config.DrainTimeout.String())
 			err := <-done
 			err = r.atEnd(ctx, g, err)
 			if err == nil {
@@ -37,12 +38,11 @@ func (r *Relay) serve(ctx context.Context, g *generation) (next *generation, err
 			}
 			return nil, err
 		case <-r.pulse:
-		case ask := <-r.repolls:
-			ask.done <- ready == nil && g.repoll(ask.cfg)
+		case r.serving <- atWork:
 		case next := <-r.changes:
-			next.before = cmp.Or(g.before, g.current()) // the one in effect: not g, while that still starts
+			next.before = cmp.Or(g.before, g.now().Config) // the one in effect: not g, while that still starts
 			r.state.Store(int32(changing))
-			r.log.Info("reloading: finishing messages in flight", "at_most", g.Config.DrainTimeout.String())
+			r.log.Info("reloading: finishing messages in flight", "at_most", g.now().Config.DrainTimeout.String())
 			stop()
 			if err := <-done; err != nil {
 				r.log.Warn("reloading: the drain was not clean, so messages may be delivered again", "error", err)

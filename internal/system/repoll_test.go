@@ -100,7 +100,7 @@ routes: {all: {from: app, to: hook}}
 	}
 	publish() // without a notification: the latest settings must apply
 	eventually(t, "everything arrives", func() bool { return count() == published })
-	if got := log.times("only poll of the source has changed"); got != 100 {
+	if got := log.times("poll of the source has changed"); got != 100 {
 		t.Errorf("the log names %d changes, want 100", got)
 	}
 	if n := log.times("reloading: finishing"); n != 0 {

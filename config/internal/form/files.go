@@ -1,6 +1,7 @@
 package form
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -195,4 +196,45 @@ func (f File) String() string {
 		return masked
 	}
 	return string(f)
+}
+
+// Contents are what the files of a configuration hold, as hashes by path; that of a file that cannot be read is zero.
+type Contents map[File][sha256.Size]byte
+
+// ContentsOf reads the files whose paths a configuration has, a pointer to a struct.
+func ContentsOf(cfg any) Contents {
+	c := Contents{}
+	c.read(reflect.ValueOf(cfg).Elem())
+	return c
+}
+
+func (c Contents) read(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			c.read(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				c.read(v.Field(i))
+			}
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			c.read(v.MapIndex(key))
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			c.read(v.Index(i))
+		}
+	default:
+		if path, ok := reflect.TypeAssert[File](v); ok && path != "" {
+			var sum [sha256.Size]byte
+			if data, err := readSmall(string(path)); err == nil {
+				sum = sha256.Sum256(data)
+			}
+			c[path] = sum
+		}
+	}
 }

@@ -47,7 +47,7 @@ func (m *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignm
 	}
 	var names []string
 	var lacking []*Route
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		if _, most := m.missing(rt, shares.share(m.instance, rt.Name)); most > 0 && !m.failing(rt) {
 			lacking, names = append(lacking, rt), append(names, rt.Name)
 		}
@@ -90,6 +90,9 @@ func (m *Manager) begin(ctx context.Context, now *round, rt *Route, states []ada
 // missing returns the cursor rows of the route that have no session, and how many of them our share lacks. Lanes that quiesce are not among
 // them: acquiring those would fence what they have still to settle.
 func (m *Manager) missing(rt *Route, share int) (want []int, most int) {
+	if rt.leaving {
+		return nil, 0
+	}
 	assigned := rt.assigned()
 	m.mu.Lock()
 	defer m.mu.Unlock()

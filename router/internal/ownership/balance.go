@@ -50,11 +50,14 @@ type peers struct {
 
 // AcquireLanes acquires and gives up lanes until ctx ends. It returns an error only if no route of the process can run.
 func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
+	defer close(m.ended)
 	for {
 		timer := signal.After(pause)
 		select {
 		case <-timer.C:
 		case <-m.reassigned:
+		case call := <-m.calls:
+			call()
 		case <-ctx.Done():
 		}
 		if timer.Stop(); ctx.Err() != nil {
@@ -79,15 +82,15 @@ func (m *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	if len(m.peers.orphans) > 0 {
 		return AcquirePause, nil // what is acquired again must not be released then
 	}
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		m.handOver(rt, shares)
 	}
 	missing, paused, now := false, false, newRound()
 	m.prepareRoutes(ctx, now, shares)
 	m.takeTogether(ctx, now, shares)
-	for _, rt := range m.routes {
-		if m.backingOff(rt) {
-			missing = true
+	for _, rt := range m.routes.All() {
+		if rt.leaving || m.backingOff(rt) {
+			missing = missing || !rt.leaving
 			continue
 		}
 		// A connection that does not answer must not keep us from the other routes.
@@ -183,7 +186,7 @@ func (m *Manager) announcement() []adapters.RunningRoute {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := []adapters.RunningRoute{}
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		r := adapters.RunningRoute{Route: rt.Name, Unit: rt.Unit}
 		if t := m.failures[rt]; t != nil {
 			r.Waits = t.err.Error()
@@ -198,7 +201,7 @@ func (m *Manager) announcement() []adapters.RunningRoute {
 // report logs how many lanes we have, if that has changed.
 func (m *Manager) report(shares *assignment, missing bool) {
 	lanes, share, others := 0, 0, 0
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		for _, s := range rt.Sessions() {
 			lanes += len(s.Lane.Slots)
 		}
@@ -215,9 +218,9 @@ func (m *Manager) report(shares *assignment, missing bool) {
 	}
 	var text string
 	switch {
-	case share == 0 && slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.Group != nil }):
+	case share == 0 && slices.ContainsFunc(m.routes.All(), func(rt *Route) bool { return rt.Group != nil }):
 		return // the group assigns nothing to us, or has not begun
-	case share == 0 && others == 0 && slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.leader != nil && !rt.leader.held.Load() }):
+	case share == 0 && others == 0 && slices.ContainsFunc(m.routes.All(), func(rt *Route) bool { return rt.leader != nil && !rt.leader.held.Load() }):
 		return // the log says who leads
 	case share == 0 && others > 0:
 		text = "standing by: other instances work the lanes; they are taken over when one of them stops"

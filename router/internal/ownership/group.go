@@ -39,7 +39,7 @@ func (r *Route) assigned() map[int]bool {
 
 // joinGroups takes part in the groups of the manager's routes.
 func (m *Manager) joinGroups() error {
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		if rt.Group == nil {
 			continue
 		}
@@ -87,7 +87,7 @@ func (m *Manager) revoke(rt *Route, slots []int) {
 
 // leaveGroups commits what is settled, and ends the memberships.
 func (m *Manager) leaveGroups() {
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		if rt.Group == nil {
 			continue
 		}
@@ -103,12 +103,12 @@ func (m *Manager) leaveGroups() {
 
 // CommitOffsets commits what is settled until ctx ends.
 func (m *Manager) CommitOffsets(ctx context.Context) {
-	if !slices.ContainsFunc(m.routes, func(rt *Route) bool { return rt.Group != nil }) {
+	if !slices.ContainsFunc(m.routes.All(), func(rt *Route) bool { return rt.Group != nil }) {
 		return
 	}
 	var failing logging.Outage
 	for signal.Sleep(commitPause, ctx.Done()) {
-		for _, rt := range m.routes {
+		for _, rt := range m.routes.All() {
 			if rt.Group == nil {
 				continue
 			}

@@ -183,7 +183,7 @@ func (m *Manager) withQuiescing(sessions []*lane.Session) []*lane.Session {
 // working returns the sessions that are in their lanes.
 func (m *Manager) working() []*lane.Session {
 	var out []*lane.Session
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		out = append(out, rt.Sessions()...)
 	}
 	return out

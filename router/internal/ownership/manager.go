@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/router/internal/cow"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -31,7 +32,7 @@ type Manager struct {
 	log        *slog.Logger
 	instance   string
 	lease      time.Duration
-	routes     []*Route
+	routes     cow.List[*Route]
 
 	leaders []*leader
 
@@ -40,6 +41,8 @@ type Manager struct {
 	renewNow chan struct{} // the lease is to be renewed at once
 
 	reassigned chan struct{} // a group has given us other lanes
+	calls      chan func()   // see between
+	ended      chan struct{} // closed when no lanes are acquired any more
 
 	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
 
@@ -76,7 +79,7 @@ type Config struct {
 func New(cfg Config) *Manager {
 	m := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), renewNow: make(chan struct{}, 1), reassigned: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
+		epoch:   time.Now(), renewNow: make(chan struct{}, 1), reassigned: make(chan struct{}, 1), calls: make(chan func()), ended: make(chan struct{}), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
 	m.Settler.Batches, m.Settler.Fenced = m.batches, func(b settling.Batch) { m.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	m.Settler.Screen = m.screen
 	return m
@@ -176,7 +179,7 @@ func (m *Manager) renew(ctx context.Context) {
 				break
 			}
 			if m.notice(s, str, mark.Commands) {
-				commanded[m.of(s.Route)] = true
+				commanded[s.Route.Lease.(*Route)] = true //nolint:forcetypeassert // a manager's sessions are of its routes
 			}
 		}
 	}
@@ -188,7 +191,7 @@ func (m *Manager) renew(ctx context.Context) {
 	m.unclaimed = unclaimed
 	m.mu.Unlock()
 	m.until.Store(int64(began + m.lease))
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		rt.Kick() // messages may have been refused while little of the lease was left
 	}
 	for rt := range commanded {
@@ -251,7 +254,7 @@ func (m *Manager) tellLosses() {
 	lost := m.lost
 	m.lost = nil
 	m.mu.Unlock()
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		var names []string
 		for _, s := range lost {
 			if s.Route == rt.Route {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +31,7 @@ type Route struct {
 	RouteConfig
 	manager   *Manager
 	leader    *leader                        // nil: no lock is needed to work it
+	leaving   bool                           // no lanes of it are acquired any more; only the goroutine that acquires uses it
 	table     adapters.Table                 // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
 	Paused    atomic.Pointer[adapters.Pause] // nil: it is not
 	Stopped   atomic.Pointer[string]         // why it cannot run; nil: it can
@@ -40,21 +40,18 @@ type Route struct {
 
 var _ lane.Lease = (*Route)(nil)
 
-// Add has the manager own the lanes of a route.
-func (m *Manager) Add(rt *lane.Route, cfg RouteConfig) *Route {
-	o := &Route{Route: rt, RouteConfig: cfg, manager: m, acquiring: settling.CallTimeout{Usual: m.lease}}
-	m.routes = append(m.routes, o)
-	if cfg.Lock != nil {
-		o.leader = m.leaderOf(cfg.Lock)
-		o.leader.routes = append(o.leader.routes, o)
-	}
-	return o
+// Make returns a route of the manager, whose lanes are acquired after [Manager.Add] or [Manager.Swap].
+func (m *Manager) Make(rt *lane.Route, cfg RouteConfig) *Route {
+	return &Route{Route: rt, RouteConfig: cfg, manager: m, acquiring: settling.CallTimeout{Usual: m.lease}}
 }
 
-// of returns the route that a lane belongs to.
-func (m *Manager) of(rt *lane.Route) *Route {
-	i := slices.IndexFunc(m.routes, func(o *Route) bool { return o.Route == rt })
-	return m.routes[i]
+// Add has the manager own the lanes of a route, before it begins.
+func (m *Manager) Add(o *Route) {
+	m.routes.Append(o)
+	if o.Lock != nil {
+		o.leader = m.leaderOf(o.Lock)
+		o.leader.routes = append(o.leader.routes, o)
+	}
 }
 
 // routeFailure says why a route cannot run here. Until it can, other instances do not count us, and our lanes of the route go to instances that
@@ -161,7 +158,7 @@ func (m *Manager) AllStopped() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		t := m.failures[rt]
 		if t == nil || !t.stopped {
 			return nil

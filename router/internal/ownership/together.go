@@ -46,7 +46,7 @@ func (m *Manager) takeTogether(ctx context.Context, now *round, shares *assignme
 // wantedTogether returns what routes lack that can run.
 func (m *Manager) wantedTogether(ctx context.Context, now *round, shares *assignment) (out []adapters.Wanted) {
 	unable := map[adapters.Source]bool{} // those that do not say which table they read are asked once
-	for _, rt := range m.routes {
+	for _, rt := range m.routes.All() {
 		want, most := m.missing(rt, shares.share(m.instance, rt.Name))
 		if most <= 0 || m.failing(rt) || now.before[rt] != nil || unable[rt.Source] {
 			continue

@@ -58,8 +58,8 @@ func (in *Insert) Inserted(columns []*string) {
 		return
 	}
 	e := expected{row: row}
-	for _, rt := range in.reader.Routes {
-		if in.reader.paces[rt] != nil || rt.Order == adapters.OrderGlobal {
+	for _, rt := range in.reader.routes.All() {
+		if rt.pace != nil || rt.Order == adapters.OrderGlobal {
 			continue
 		}
 		if s := rt.Lanes[slot].Session(); s != nil {

@@ -16,12 +16,12 @@ type plan struct {
 	globalsAt map[[adapters.Slots]adapters.Cursor]*globalRead // by the cursors of their slots
 	again     bool                                            // something was left behind: poll again at once
 
-	paced []*lane.Route // that are read now and have a pace of their own
-	due   time.Time     // when the first route is due that is not read now; zero: all are read
+	paced []paced   // that are read now and have a pace of their own
+	due   time.Time // when the first route is due that is not read now; zero: all are read
 }
 
 // report takes what the routes with a pace of their own have found.
-func (p *plan) report(r *Reader, now time.Time) {
+func (p *plan) report(now time.Time) {
 	if len(p.paced) == 0 {
 		return
 	}
@@ -37,19 +37,18 @@ func (p *plan) report(r *Reader, now time.Time) {
 		}
 	}
 	for _, rt := range p.paced {
-		if some, read := found[rt]; read {
-			r.paces[rt].Polled(some, now)
+		if some, read := found[rt.Route]; read {
+			rt.pace.Polled(some, now)
 		}
 	}
 }
 
 // sleeps reports whether a route is not read now.
-func (p *plan) sleeps(r *Reader, rt *lane.Route, now time.Time) bool {
-	pace := r.paces[rt]
-	if pace == nil {
+func (p *plan) sleeps(rt paced, now time.Time) bool {
+	if rt.pace == nil {
 		return false
 	}
-	if due := pace.Due(now); !due.IsZero() {
+	if due := rt.pace.Due(now); !due.IsZero() {
 		if p.due.IsZero() || due.Before(p.due) {
 			p.due = due
 		}
@@ -101,13 +100,13 @@ func (r *Reader) plan(of uint32) *plan {
 	starved := r.starved.Swap(true) && of != allSlots // first: room that appears meanwhile wakes
 	slots, places := make([][]*read, r.lanes()), map[standing]*read{}
 	now := time.Now()
-	for _, rt := range r.Routes {
-		if p.leavesOut(r, rt, of, now) {
+	for _, rt := range r.routes.All() {
+		if p.leavesOut(rt, of, now) {
 			continue
 		}
 		low := !rt.Memory.Plenty()
 		rt.Memory.Low.Store(low)
-		least := leastRoom(rt)
+		least := leastRoom(rt.Route)
 		for _, l := range rt.Lanes {
 			s := l.Session()
 			if s == nil || of != allSlots && of>>l.Slots[0]&1 == 0 {
@@ -142,21 +141,21 @@ func (r *Reader) plan(of uint32) *plan {
 }
 
 // leavesOut reports whether a route is left to a later poll.
-func (p *plan) leavesOut(r *Reader, rt *lane.Route, of uint32, now time.Time) bool {
+func (p *plan) leavesOut(rt paced, of uint32, now time.Time) bool {
 	switch {
 	case of == allSlots:
-		return p.sleeps(r, rt, now)
+		return p.sleeps(rt, now)
 	case rt.Order == adapters.OrderGlobal:
 		p.again = true
 		return true
 	}
-	return r.paces[rt] != nil
+	return rt.pace != nil
 }
 
 // lanes is the number of slots that the source has at most.
 func (r *Reader) lanes() int {
 	most := adapters.Slots
-	for _, rt := range r.Routes {
+	for _, rt := range r.routes.All() {
 		most = max(most, len(rt.Lanes))
 	}
 	return most
@@ -228,7 +227,7 @@ func (p *plan) few(n, turn int) {
 // free is the memory that the route with the least could take.
 func (r *Reader) free() int64 {
 	least := r.budget.Free()
-	for _, rt := range r.Routes {
+	for _, rt := range r.routes.All() {
 		if free, _ := rt.Memory.Room(); !rt.Memory.Low.Load() {
 			least = min(least, free)
 		}

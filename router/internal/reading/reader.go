@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/cow"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/memory"
@@ -30,8 +32,7 @@ type Reader struct {
 	budget  *memory.Budget
 	poll    polling.Config // of this poll
 	Backoff *polling.Backoff
-	Routes  []*lane.Route
-	paces   map[*lane.Route]*polling.RoutePoll // of those that have one
+	routes  cow.List[paced]
 
 	wake    chan struct{}
 	starved atomic.Bool // a lane had no room: wake when it has
@@ -54,16 +55,37 @@ type Config struct {
 
 // New returns the reader of a source; [Reader.Add] gives it routes.
 func New(src adapters.Source, cfg Config) *Reader {
-	return &Reader{Source: src, paces: map[*lane.Route]*polling.RoutePoll{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{committed: make(chan struct{}, 1)},
+	return &Reader{Source: src, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{committed: make(chan struct{}, 1)},
 		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
 }
 
-// Add has the reader read for a route, at a pace of its own if it has one.
-func (r *Reader) Add(rt *lane.Route, pace polling.Config) {
-	r.Routes = append(r.Routes, rt)
+// Add has the reader read for a route, at a pace of its own if it has one, which it returns.
+func (r *Reader) Add(rt *lane.Route, pace polling.Config) *polling.RoutePoll {
+	p := paced{Route: rt}
 	if pace != (polling.Config{}) {
-		r.paces[rt] = &polling.RoutePoll{Config: pace}
+		p.pace = &polling.RoutePoll{Config: pace}
 	}
+	r.routes.Append(p)
+	return p.pace
+}
+
+// Remove has the reader no longer read for routes, whose lanes have no sessions.
+func (r *Reader) Remove(routes []*lane.Route) {
+	r.routes.Replace(func(p paced) bool { return slices.Contains(routes, p.Route) })
+}
+
+// First is the name of one of the routes; empty: there is none.
+func (r *Reader) First() string {
+	for _, rt := range r.routes.All() {
+		return rt.Name
+	}
+	return ""
+}
+
+// paced is a route with its own pace; nil: it is read at each poll.
+type paced struct {
+	*lane.Route
+	pace *polling.RoutePoll
 }
 
 var _ lane.Feeder = (*Reader)(nil)
@@ -159,13 +181,12 @@ func (r *Reader) wait(ctx context.Context, pause time.Duration, committed <-chan
 	}
 }
 
-// Pace returns the pace of a route; nil: it has none of its own.
-func (r *Reader) Pace(rt *lane.Route) *polling.RoutePoll { return r.paces[rt] }
-
 // resetPaces has all routes read at once.
 func (r *Reader) resetPaces() {
-	for _, p := range r.paces {
-		p.Reset()
+	for _, p := range r.routes.All() {
+		if p.pace != nil {
+			p.pace.Reset()
+		}
 	}
 }
 
@@ -213,7 +234,7 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	for _, g := range plan.globals {
 		plan.again = g.finish(r) || plan.again
 	}
-	plan.report(r, time.Now())
+	plan.report(time.Now())
 	return f.rows, nil
 }
 

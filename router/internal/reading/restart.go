@@ -6,7 +6,7 @@ import "github.com/outriderhq/outrider/router/internal/lane"
 // which were perhaps put back with it; if those are not valid either, the route stops with an error.
 func (r *Reader) restart(err error) {
 	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
-	for _, rt := range r.Routes {
+	for _, rt := range r.routes.All() {
 		for slot := range rt.PutBack {
 			rt.PutBack[slot].Store(true)
 		}
@@ -16,10 +16,10 @@ func (r *Reader) restart(err error) {
 
 // sessions calls f for each session that reads the source.
 func (r *Reader) sessions(f func(*lane.Route, *lane.Session)) {
-	for _, rt := range r.Routes {
+	for _, rt := range r.routes.All() {
 		for _, l := range rt.Lanes {
 			if s := l.Session(); s != nil {
-				f(rt, s)
+				f(rt.Route, s)
 			}
 		}
 	}
