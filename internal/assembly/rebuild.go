@@ -29,12 +29,18 @@ func (b *Builder) Rebuild(ctx context.Context, former *config.Config, was *Parts
 			p.destinations[name] = d
 		}
 	}
+	stays := map[string]*router.Route{}
+	for i := range was.Routes {
+		if r := &was.Routes[i]; !slices.Contains(changed, r.Name) {
+			stays[r.Name] = r
+		}
+	}
 	var errs []error
 	for _, r := range b.Config.Routes {
 		keep(r.To)
 		keep(r.Poison())
-		if i := slices.IndexFunc(was.Routes, func(o router.Route) bool { return o.Name == r.Name }); i >= 0 && !slices.Contains(changed, r.Name) {
-			p.Routes = append(p.Routes, was.Routes[i])
+		if route := stays[r.Name]; route != nil {
+			p.Routes = append(p.Routes, *route)
 			continue
 		}
 		route, err := b.buildRoute(ctx, p, r)

@@ -220,6 +220,9 @@ func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 	if s.lost {
 		return nil
 	}
+	if s.runner.stopping { // no later settle writes the rest
+		e = settling.Everything
+	}
 	return s.progress.settlements(e, nil)
 }
 
