@@ -144,8 +144,11 @@ func (s *Source) topic(ctx context.Context) (kadm.TopicDetail, error) {
 	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
 	topics, err := s.admin.ListTopics(ctx, s.cfg.Topic)
+	if err != nil && !errors.As(err, new(*kerr.Error)) {
+		err = fmt.Errorf("no broker of %s answers: %w; check the addresses, TLS and SASL", strings.Join(s.cfg.Brokers, ", "), err)
+	}
 	if err != nil {
-		return kadm.TopicDetail{}, s.wrap(fmt.Errorf("no broker of %s answers: %w; check the addresses, TLS and SASL", strings.Join(s.cfg.Brokers, ", "), err))
+		return kadm.TopicDetail{}, s.wrap(err)
 	}
 	t := topics[s.cfg.Topic]
 	return t, s.wrap(t.Err)

@@ -22,6 +22,22 @@ type membership struct {
 	client *kgo.Client // nil: not joined
 	owned  map[int32]bool
 	of     int
+	failed string // why it is out of the group; empty: it is not
+}
+
+// groupErrors logs why the client is out of its group: it has no partitions then, and nothing else says so.
+type groupErrors struct{ source *Source }
+
+// OnGroupManageError implements [kgo.HookGroupManageError].
+func (h groupErrors) OnGroupManageError(err error) {
+	g, text := &h.source.group, h.source.wrap(err).Error()
+	g.mu.Lock()
+	left, known := g.owned == nil, g.failed == text
+	g.failed = text
+	g.mu.Unlock()
+	if !left && !known {
+		h.source.cfg.Logger.Error("out of the consumer group, joining again", "group", h.source.cfg.Group, "error", text)
+	}
 }
 
 // Join implements [adapters.PartitionedSource].
@@ -31,6 +47,9 @@ func (s *Source) Join(calls adapters.GroupCalls) error {
 		g.mu.Lock()
 		if g.owned == nil { // it has left
 			gained = nil
+		}
+		if len(gained) > 0 {
+			g.failed = ""
 		}
 		for _, p := range gained {
 			g.owned[p] = true
@@ -51,7 +70,7 @@ func (s *Source) Join(calls adapters.GroupCalls) error {
 	topic := s.cfg.Topic
 	cl, err := kgo.NewClient(append(slices.Clip(s.opts), kgo.ConsumerGroup(s.cfg.Group), kgo.ConsumeTopics(topic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(), kgo.SessionTimeout(s.cfg.Session), kgo.HeartbeatInterval(min(s.cfg.Session/6, 3*time.Second)),
-		kgo.RebalanceTimeout(s.cfg.Rebalance), kgo.FetchMaxBytes(1), kgo.FetchMaxPartitionBytes(1), kgo.MaxConcurrentFetches(1),
+		kgo.RebalanceTimeout(s.cfg.Rebalance), kgo.WithHooks(groupErrors{s}), kgo.FetchMaxBytes(1), kgo.FetchMaxPartitionBytes(1), kgo.MaxConcurrentFetches(1),
 		kgo.OnPartitionsAssigned(func(_ context.Context, cl *kgo.Client, gained map[string][]int32) {
 			cl.PauseFetchTopics(topic) // the other client reads
 			change(gained[topic], nil)

@@ -154,7 +154,8 @@ func (s *Source) StartIn(ctx context.Context, slot int, at adapters.Start) (adap
 		return adapters.Cursor{}, err
 	}
 	if o, ok := committed[slot]; ok {
-		return adapters.Cursor{Position: o.At - 1}, nil
+		c := adapters.Cursor{Position: o.At - 1}
+		return c, s.ValidateIn(ctx, slot, c) // the records may be gone
 	}
 	if len(committed) > 0 {
 		return beginning, nil

@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -218,25 +220,23 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(rea
 		r.move(cl, to)
 	}
 	results := make([]adapters.ReadResult, len(reads))
+	var failed error
 	for i, rd := range reads {
 		records, err := r.take(ctx, cl, rd)
-		if err != nil {
-			return nil, s.explain(rd, err)
+		if err != nil { // others may have what they wait for
+			failed = cmp.Or(failed, s.explain(err))
+			continue
 		}
 		if !s.give(i, rd, records, take, &results[i]) {
-			return nil, nil
+			return nil, failed
 		}
 	}
-	return results, nil
+	return results, failed
 }
 
-// explain says what an error means for the cursor of a read.
-func (s *Source) explain(rd adapters.Read, err error) error {
+// explain says what an error means for cursors.
+func (s *Source) explain(err error) error {
 	if errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
-		r := s.reader
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.parts, rd.Slot) // read from its cursor again
 		return gone(s.wrap(err).Error())
 	}
 	return s.wrap(err)
@@ -284,6 +284,7 @@ func (r *readAhead) take(ctx context.Context, cl *kgo.Client, rd adapters.Read) 
 		}
 	}
 	if err := p.failed; err != nil {
+		*p = ahead{from: math.MaxInt64} // no read begins there, so the next one begins anew at its cursor
 		return nil, err
 	}
 	n := 0

@@ -32,16 +32,16 @@ type fleet struct {
 }
 
 // newFleet watches the cursors: a stale owner that settled something would move
-// one back, sooner or later.
+// one back, sooner or later. (A row is made with position 0, and the beginning of a topic is -1.)
 func newFleet(t *testing.T, lease time.Duration, destination string) *fleet {
 	t.Helper()
 	db := newDatabase(t)
 	db.migrate()
 	db.exec(`CREATE TABLE moved_back AS SELECT now() AS at, c.* FROM outrider_cursor c`)
 	db.exec(`CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS
-		$$BEGIN INSERT INTO moved_back SELECT now(), (OLD).*; RETURN NULL; END$$`)
+		$$BEGIN INSERT INTO public.moved_back SELECT now(), (OLD).*; RETURN NULL; END$$`)
 	db.exec(`CREATE TRIGGER moved AFTER UPDATE OF position ON outrider_cursor FOR EACH ROW
-		WHEN (NEW.position < OLD.position AND NEW.window_snapshot = '' OR NEW.epoch < OLD.epoch) EXECUTE FUNCTION move()`)
+		WHEN (NEW.position < OLD.position AND OLD.position > 0 AND NEW.window_snapshot = '' OR NEW.epoch < OLD.epoch) EXECUTE FUNCTION move()`)
 	return &fleet{database: db, config: settings{
 		database: db.url, top: []string{"settle_interval: 20ms", "lease: " + lease.String()},
 		destination: destination, window: killWindow,

@@ -7,7 +7,8 @@ import (
 )
 
 // KafkaSecurity has a broker listen with TLS: once for clients that log in by
-// SASL, once for those that show a certificate.
+// SASL, once for those that show a certificate. A topic or group with ACLs is open only to
+// whom they name, and to clients of the listener without TLS.
 type KafkaSecurity struct {
 	CertFile, KeyFile string // the broker's certificate and key, PEM, the key as PKCS #8
 	CAFile            string // authority of clients' certificates, PEM
@@ -46,7 +47,9 @@ func (k *KafkaSecurity) config() string {
 		return ""
 	}
 	const jaas = "listener.name.login.%s.sasl.jaas.config=org.apache.kafka.common.security.%s required%s;\n"
-	return "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" +
+	return "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n" +
+		"super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n" +
+		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" +
 		"ssl.keystore.type=PEM\nssl.truststore.type=PEM\n" +
 		"ssl.keystore.certificate.chain=" + inline(k.CertFile) + "\n" +
 		"ssl.keystore.key=" + inline(k.KeyFile) + "\n" +
