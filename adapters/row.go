@@ -57,6 +57,9 @@ type Row struct {
 	// what could be. Such a row runs through its route like any other, so that
 	// order and poison apply, but is dead instead of delivered.
 	Err error
+
+	// Undecoded is set with Err if what routes match is not known either: every route takes the row.
+	Undecoded bool
 }
 
 // Size estimates the memory in bytes that the row's own data holds.

@@ -1,6 +1,11 @@
 package config
 
-import "github.com/outriderhq/outrider/config/internal/form"
+import (
+	"regexp"
+	"slices"
+
+	"github.com/outriderhq/outrider/config/internal/form"
+)
 
 // KafkaSource reads a topic as a member of a consumer group. A partition is a lane, and its offsets are the positions of the lane's cursor.
 type KafkaSource struct {
@@ -9,6 +14,7 @@ type KafkaSource struct {
 	Group      string   `yaml:"group" required:"true" doc:"Consumer group. Each installation and each source on a topic needs its own; all instances of an installation share it."`
 	Format     string   `yaml:"format" enum:"watermill|raw|cloudevents|debezium" default:"raw" doc:"Format of a record: the value alone, watermill-kafka's wire format, a CloudEvent in structured or binary mode, or what Debezium's outbox event router writes."`
 	IDHeader   string   `yaml:"id_header" doc:"Header with the event id. Default: as the format says; without an id it is TOPIC/PARTITION/OFFSET."`
+	IDField    string   `yaml:"id_field" doc:"Field with the event id in values that are JSON, as NAME or NAME.NAME. id_header comes first."`
 	TypeHeader string   `yaml:"type_header" doc:"Header with the event type. Default: as the format says; without a type it is the topic."`
 	GroupBy    string   `yaml:"group_header" doc:"Header with the message group. Default: the key of the record. Records of one group must be in one partition."`
 	Tombstones string   `yaml:"tombstones" enum:"deliver|skip" default:"deliver" doc:"Records without a value are delivered with an empty payload and the header kafka_tombstone, or passed over."`
@@ -27,6 +33,9 @@ func (*KafkaSource) traits() traits {
 	return traits{log: true, oneRoute: true, noun: "a topic of Kafka"}
 }
 
+// fieldPath matches the names of fields, without what has a meaning of its own in a path of gjson.
+var fieldPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
 // Encrypted reports whether connections to the brokers use TLS.
 func (k *KafkaSource) Encrypted() bool { return k.TLS.on(k.SASL != nil && brokersAway(k.Brokers)) }
 
@@ -35,6 +44,25 @@ func (k *KafkaSource) check(c *form.Checker, at form.Location) {
 	if at.Sound("topic") && !validTopic(k.Topic) {
 		c.Add(at.Child("topic"), "is not a name of a topic that Kafka allows").Fix("use at most 249 letters, digits, dots, underscores and hyphens")
 	}
+	if k.IDField != "" && !fieldPath.MatchString(k.IDField) {
+		c.Add(at.Child("id_field"), "is not the path of a field").Fix("write id, or metadata.id for a field of a field")
+	}
 	checkSASL(c, at, k.SASL, &k.TLS, k.Encrypted(), brokersAway(k.Brokers))
 	k.Poll.check(c, at.Child("poll"))
+}
+
+// checkCircle refuses a destination that writes to the topic which the route reads, and warns of one that may: a record without a type has the
+// topic as its type.
+func (k *KafkaSource) checkCircle(c *form.Checker, at form.Location, r *Route, to *Kafka) {
+	if !slices.ContainsFunc(k.Brokers, func(b string) bool { return slices.Contains(to.Brokers, b) }) {
+		return
+	}
+	switch {
+	case string(to.Topic) == k.Topic:
+		c.Add(at, "%s writes the topic %s, which the route reads: each message would come again without end", at.Quote(), k.Topic).
+			Fix("name another topic")
+	case to.Topic == "{{.Type}}" && anyGlob(to.Topics, k.Topic) && anyGlob(r.Match.Types, k.Topic):
+		c.Warn(at, "a record without a type has the type %[2]s, and %[1]s would write it to the topic that the route reads", at.Quote(), k.Topic).
+			Fix("exclude %s by match: {types: [...]}, or by topics: [...] of the destination", k.Topic)
+	}
 }

@@ -41,6 +41,7 @@ type Match struct {
 	AggregateTypes []Glob   `yaml:"aggregate_types" min:"1" doc:"Aggregate types; one must match."`
 	Tenants        []Glob   `yaml:"tenants" min:"1" doc:"Tenant ids; one must match."`
 	Tags           TagMatch `yaml:"tags" doc:"Tags of the message."`
+	Headers        TagMatch `yaml:"headers" doc:"Headers of the message, by the same conditions as tags."`
 }
 
 // TagMatch selects by tags.
@@ -52,13 +53,13 @@ type TagMatch struct {
 // Event has the values that a route can match.
 type Event struct {
 	Type, AggregateType, Tenant string
-	Tags                        map[string]string
+	Tags, Headers               map[string]string
 }
 
 // Matches reports whether the route takes the message.
 func (m Match) Matches(e Event) bool {
 	return anyGlob(m.Types, e.Type) && anyGlob(m.AggregateTypes, e.AggregateType) &&
-		anyGlob(m.Tenants, e.Tenant) && m.Tags.matches(e.Tags)
+		anyGlob(m.Tenants, e.Tenant) && m.Tags.matches(e.Tags) && m.Headers.matches(e.Headers)
 }
 
 func anyGlob(globs []Glob, text string) bool {

@@ -68,7 +68,7 @@ func TestGlobMatch(t *testing.T) {
 
 func TestMatches(t *testing.T) {
 	t.Parallel()
-	e := Event{"order.created", "order", "acme", map[string]string{"region": "eu", "order_id": "7"}}
+	e := Event{"order.created", "order", "acme", map[string]string{"region": "eu", "order_id": "7"}, map[string]string{"source": "shop"}}
 	region, us := Tag{Key: "region"}, Tag{Key: "region", Value: "us", HasValue: true}
 	eu := Tag{Key: "region", Value: "eu", HasValue: true}
 	for name, test := range map[string]struct {
@@ -85,6 +85,8 @@ func TestMatches(t *testing.T) {
 		"not all tags":   {Match{Tags: TagMatch{All: []Tag{region, us}}}, false},
 		"any tag":        {Match{Tags: TagMatch{Any: []Tag{us, region}}}, true},
 		"not any tag":    {Match{Tags: TagMatch{Any: []Tag{us}}}, false},
+		"header":         {Match{Headers: TagMatch{All: []Tag{{Key: "source", Value: "shop", HasValue: true}}}}, true},
+		"no header":      {Match{Headers: TagMatch{Any: []Tag{region}}}, false},
 		"all conditions": {Match{Types: []Glob{"*"}, Tags: TagMatch{Any: []Tag{us}}}, false},
 	} {
 		if got := test.match.Matches(e); got != test.want {

@@ -87,8 +87,13 @@ func tableNames(preset *layout.Preset, table Table, tables Queues, topic string)
 	return names
 }
 
-// checkCircle refuses a route that writes into the table which it reads: each message would come again without end.
+// checkCircle refuses a route that writes into the table or topic which it reads: each message would come again without end.
 func (cfg *Config) checkCircle(c *form.Checker, at form.Location, r *Route, to string) {
+	topic, fromTopic := cfg.Sources[r.From].(*KafkaSource)
+	kafka, toTopic := cfg.Destinations[to].(*Kafka)
+	if fromTopic && toTopic && topic != nil && kafka != nil {
+		topic.checkCircle(c, at, r, kafka)
+	}
 	src, fromTable := cfg.Sources[r.From].(*Postgres)
 	dst, toTable := cfg.Destinations[to].(*SQL)
 	if !fromTable || !toTable || src == nil || dst == nil || databaseOf(src.URL) != databaseOf(dst.URL) {

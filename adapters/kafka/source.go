@@ -193,7 +193,7 @@ func (s *Source) Check(ctx context.Context) error {
 	}
 	for _, m := range groups[s.cfg.Group].Members {
 		if m.ClientID != clientID {
-			return s.wrap(fmt.Errorf("another program uses group %q: client %q at %s; give the source a group of its own", s.cfg.Group, m.ClientID, m.ClientHost))
+			return s.wrap(fmt.Errorf("another program uses group %q: client %q at %s; give the source a group of its own, or stop the other program (one that was killed stays in the group until its session timeout)", s.cfg.Group, m.ClientID, m.ClientHost))
 		}
 	}
 	return nil

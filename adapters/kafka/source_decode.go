@@ -29,6 +29,8 @@ type Decoding struct {
 
 	IDHeader, TypeHeader, GroupHeader string // headers that have id, type and group instead; empty: as the format says, and the key
 
+	IDField string // path of the event id in values that are JSON, see gjson; empty: none
+
 	SkipTombstones bool  // pass over records without a value
 	MaxRow         int64 // largest value in bytes; 0: [adapters.DefaultMaxRow]
 }
@@ -52,11 +54,17 @@ func (d *Decoding) row(rec *kgo.Record) *adapters.Row {
 			row.Headers[h.Key] = text(h.Value)
 		}
 	}
+	named := func(header string) string {
+		if header == "" { // which is the name of a header, too
+			return ""
+		}
+		return row.Headers[header]
+	}
+	id, kind, group := named(d.IDHeader), named(d.TypeHeader), named(d.GroupHeader) // before the format removes its own
 	err := d.payload(row, rec)
+	row.ID, row.Type, row.Group = cmp.Or(id, d.idField(row), row.ID), cmp.Or(kind, row.Type), cmp.Or(group, row.Group)
+	row.Undecoded = row.Undecoded && kind == ""
 	if err == nil {
-		row.ID = cmp.Or(row.Headers[d.IDHeader], row.ID)
-		row.Type = cmp.Or(row.Headers[d.TypeHeader], row.Type)
-		row.Group = cmp.Or(row.Headers[d.GroupHeader], row.Group)
 		err = errors.Join(row.Limit(), d.limit(row))
 	}
 	if err != nil {
@@ -69,6 +77,21 @@ func (d *Decoding) row(rec *kgo.Record) *adapters.Row {
 		}
 	}
 	return row
+}
+
+// idField returns the id in the value; empty: there is none.
+func (d *Decoding) idField(row *adapters.Row) string {
+	if d.IDField == "" || row.Binary {
+		return ""
+	}
+	switch v := gjson.GetBytes(row.Payload, d.IDField); v.Type {
+	case gjson.String:
+		return v.Str
+	case gjson.Number:
+		return v.Raw // as it is written: it may have more digits than a float
+	default:
+		return ""
+	}
 }
 
 // limit checks the metadata.
@@ -91,11 +114,13 @@ func text(b []byte) string {
 	return "base64:" + base64.StdEncoding.EncodeToString(b)
 }
 
+// payload decodes by the format. Of a value that is too large, and of a record without a value, the headers are decoded.
 func (d *Decoding) payload(row *adapters.Row, rec *kgo.Record) error {
-	if n := int64(len(rec.Value)); n > d.MaxRow {
-		return adapters.PayloadTooLarge(n, d.MaxRow, "use outrider seek")
-	}
+	var large error
 	row.Payload = rec.Value
+	if n := int64(len(rec.Value)); n > d.MaxRow {
+		row.Payload, large = nil, adapters.PayloadTooLarge(n, d.MaxRow, "use outrider seek")
+	}
 	if rec.Value == nil { // nil means that there is an error
 		row.Payload, row.Headers[HeaderTombstone] = []byte{}, "true"
 	}
@@ -105,14 +130,36 @@ func (d *Decoding) payload(row *adapters.Row, rec *kgo.Record) error {
 		err = fromWatermill(row)
 	case format.CloudEvents:
 		err = fromCloudEvent(row)
-	default: // raw and debezium have the id in a header
+	case format.Debezium:
 		row.ID = cmp.Or(pop(row.Headers, format.RawID), row.ID)
-		if d.Format == format.Raw {
-			row.Type = cmp.Or(pop(row.Headers, format.RawType), row.Type)
-		}
+		row.Payload = fromConnect(row.Payload)
+	default:
+		row.ID, row.Type = cmp.Or(pop(row.Headers, format.RawID), row.ID), cmp.Or(pop(row.Headers, format.RawType), row.Type)
 	}
+	if rec.Value == nil && errors.Is(err, errNoID) { // a producer that deletes a key writes no more than the key
+		err = nil
+	}
+	row.Undecoded = err != nil
 	row.Binary = row.Binary || !format.ValidJSON(row.Payload)
-	return err
+	return cmp.Or(large, err)
+}
+
+// fromConnect returns the payload in a value of Kafka Connect's JsonConverter: without the schema, and as JSON where it is JSON in a string.
+func fromConnect(value []byte) []byte {
+	if !gjson.ValidBytes(value) {
+		return value
+	}
+	v, whole := gjson.ParseBytes(value), true
+	if members := v.Map(); v.IsObject() && len(members) == 2 && members["schema"].Exists() && members["payload"].Exists() {
+		v, whole = members["payload"], false
+	}
+	if v.Type == gjson.String && gjson.Valid(v.Str) && (gjson.Parse(v.Str).IsObject() || gjson.Parse(v.Str).IsArray()) {
+		return []byte(v.Str)
+	}
+	if whole {
+		return value
+	}
+	return []byte(v.Raw)
 }
 
 func pop(headers map[string]string, key string) string {
@@ -149,18 +196,19 @@ const (
 
 func fromCloudEvent(row *adapters.Row) error {
 	attribute := map[string]string{}
-	if strings.HasPrefix(row.Headers[contentType], structured) {
+	if strings.HasPrefix(row.Headers[contentType], structured) && row.Headers[HeaderTombstone] == "" {
 		event := gjson.ParseBytes(row.Payload)
 		if !gjson.ValidBytes(row.Payload) || !event.IsObject() {
 			return errors.New("not a CloudEvent: the value is no JSON object")
 		}
 		delete(row.Headers, contentType)
 		row.Payload = []byte{}
+		var data gjson.Result
 		var err error
 		event.ForEach(func(k, v gjson.Result) bool {
 			switch k.Str {
 			case "data":
-				row.Payload = []byte(v.Raw)
+				data, row.Payload = v, []byte(v.Raw)
 			case "data_base64":
 				row.Payload, err = base64.StdEncoding.DecodeString(v.Str)
 				row.Binary = true
@@ -171,6 +219,9 @@ func fromCloudEvent(row *adapters.Row) error {
 		})
 		if err != nil {
 			return fmt.Errorf("not a CloudEvent: data_base64: %w", err)
+		}
+		if media := attribute["datacontenttype"]; data.Type == gjson.String && media != "" && !strings.Contains(media, "json") {
+			row.Payload, row.Binary = []byte(data.Str), true // a text
 		}
 	} else {
 		for k, v := range row.Headers {

@@ -174,7 +174,7 @@ func (b *Builder) buildLeader(ctx context.Context, p *Parts, source string, out 
 // Matcher is the rows that a section `match` selects.
 func Matcher(m config.Match) func(*adapters.Row) bool {
 	return func(r *adapters.Row) bool {
-		return m.Matches(config.Event{Type: r.Type, AggregateType: r.AggregateType, Tenant: r.Tenant, Tags: r.Tags})
+		return r.Undecoded || m.Matches(config.Event{Type: r.Type, AggregateType: r.AggregateType, Tenant: r.Tenant, Tags: r.Tags, Headers: r.Headers})
 	}
 }
 

@@ -55,7 +55,7 @@ func kafkaSource(at site, s *config.KafkaSource) SourceKind {
 	return SourceKind{Log: true, Open: func(ctx context.Context) (Feed, error) {
 		cfg := kafka.SourceConfig{
 			Brokers: s.Brokers, SASL: kafkaLogin(s.SASL), Topic: s.Topic, Group: s.Group, Session: s.Session.Std(), Rebalance: s.Rebalance.Std(),
-			Decoding: kafka.Decoding{Format: format.Format(s.Format), IDHeader: s.IDHeader, TypeHeader: s.TypeHeader, GroupHeader: s.GroupBy,
+			Decoding: kafka.Decoding{Format: format.Format(s.Format), IDHeader: s.IDHeader, IDField: s.IDField, TypeHeader: s.TypeHeader, GroupHeader: s.GroupBy,
 				SkipTombstones: s.Tombstones == "skip", MaxRow: int64(s.MaxRow)},
 			Logger: at.log.With("source", at.name),
 		}
