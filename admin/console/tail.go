@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -91,19 +93,24 @@ type tail struct {
 	match  func(*adapters.Row) bool
 	show   func(*adapters.Row) error
 	at     adapters.Cursor // of all slots
+	parts  map[int]int64   // of a topic: by partition
 	shown  int
 }
 
 func (t *tail) begin(ctx context.Context) (err error) {
-	if _, ok := t.source.(adapters.PartitionedSource); ok {
-		return operate.Mistake{Err: errors.New("a topic has no order over its partitions that could be followed: use a consumer of Kafka's, such as kafka-console-consumer.sh")}
-	}
 	start := t.opts.From.Start
 	switch {
 	case t.opts.From.Position > 0:
 		start.Kind = adapters.StartBeginning
 	case start.Kind == "":
 		start.Kind = adapters.StartEnd
+	}
+	if p, ok := t.source.(adapters.PartitionedSource); ok {
+		if t.opts.From.Position > 0 {
+			return operate.Mistake{Err: errors.New("each partition of a topic has offsets of its own: start from the beginning, the end or a time")}
+		}
+		t.parts, err = p.Starts(ctx, start)
+		return err
 	}
 	if t.at, err = t.source.Start(ctx, start); err != nil {
 		return err
@@ -142,6 +149,9 @@ func (t *tail) take(row *adapters.Row) (more bool, err error) {
 // readOn passes on what has become visible since the last call, in order, and moves to its end; take returns false, or an
 // error, to stop it.
 func (t *tail) readOn(ctx context.Context, take func(*adapters.Row) (more bool, err error)) (more bool, err error) {
+	if p, ok := t.source.(adapters.PartitionedSource); ok {
+		return t.readParts(ctx, p, take)
+	}
 	end, err := t.source.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
 	if err != nil {
 		return false, err
@@ -164,6 +174,39 @@ func (t *tail) readOn(ctx context.Context, take func(*adapters.Row) (more bool, 
 		}
 	}
 	t.at = end
+	return true, nil
+}
+
+// readParts is readOn for a topic: it reads one partition after the other, each in its order.
+func (t *tail) readParts(ctx context.Context, src adapters.PartitionedSource, take func(*adapters.Row) (more bool, err error)) (more bool, err error) {
+	ends, err := src.Starts(ctx, adapters.Start{Kind: adapters.StartEnd})
+	if err != nil {
+		return false, err
+	}
+	more = true
+	for _, slot := range slices.Sorted(maps.Keys(ends)) {
+		at, known := t.parts[slot]
+		if !known { // the partition was added
+			at = -1
+		}
+		end := &adapters.Cursor{Position: ends[slot]}
+		for at < end.Position {
+			var failed error
+			read := adapters.Read{Slot: slot, From: adapters.Cursor{Position: at}, Until: end, Limit: tailBatch}
+			results, err := src.Fetch(ctx, []adapters.Read{read}, func(_ int, row *adapters.Row) bool {
+				more, failed = take(row)
+				return more && failed == nil
+			})
+			if err = errors.Join(err, failed); err != nil || !more {
+				return false, err
+			}
+			if results[0].Next.Position == at { // it has no records up to its end
+				break
+			}
+			at = results[0].Next.Position
+		}
+		t.parts[slot] = at
+	}
 	return true, nil
 }
 

@@ -114,6 +114,7 @@ type seek struct {
 	isNew map[int]bool          // the lane had no cursor
 
 	places map[int]int64 // by slot, of a source with partitions; nil: all lanes go to one place
+	only   *int          // the slot that is moved; nil: all
 }
 
 // find finds the target.
@@ -129,15 +130,33 @@ func (s *seek) find(ctx context.Context, src adapters.OperatorSource, to Target,
 		return err
 	}
 	if p, ok := src.(adapters.PartitionedSource); ok {
-		if to.Position > 0 {
-			return refused("a topic has an offset for each partition: seek to the beginning, the end or a time")
-		}
 		s.fresh = adapters.Cursor{Position: -1}
-		s.places, err = p.Starts(ctx, at)
-		return err
+		return s.findIn(ctx, p, to, at)
+	}
+	if to.Partition != nil {
+		return refused("the source has no partitions: seek without one")
 	}
 	if to.Position > 0 {
 		s.to.Position = to.Position - 1
+	}
+	return nil
+}
+
+// findIn finds the target in each partition, or in one.
+func (s *seek) findIn(ctx context.Context, src adapters.PartitionedSource, to Target, at adapters.Start) (err error) {
+	if s.places, err = src.Starts(ctx, at); err != nil || to.Partition == nil {
+		if err == nil && to.Position > 0 {
+			err = refused("each partition of a topic has offsets of its own: add --partition, or seek to the beginning, the end or a time")
+		}
+		return err
+	}
+	slot := *to.Partition
+	if _, ok := s.places[slot]; !ok {
+		return refused("the topic has no partition %d", slot)
+	}
+	s.only = to.Partition
+	if to.Position > 0 {
+		s.places[slot] = to.Position - 1
 	}
 	return nil
 }
@@ -177,6 +196,9 @@ func (s *seek) plan(lanes []adapters.LaneStatus) {
 			m.To = back(l.Cursor, m.To.Position)
 		}
 	}
+	if s.only != nil {
+		s.moves = s.moves[*s.only : *s.only+1]
+	}
 }
 
 // back returns the cursor at a position that is not above the given one's, under
@@ -194,7 +216,7 @@ func back(c adapters.Cursor, position int64) adapters.Cursor {
 // stay leaves lanes where they are that would pass nothing but rows committed late.
 func (s *seek) stay(counts []adapters.MoveCount) {
 	for i := range s.moves {
-		if s.isNew[i] {
+		if s.isNew[s.moves[i].Slot] {
 			counts[i].Again = 0 // it has delivered nothing
 			continue
 		}
@@ -233,14 +255,19 @@ func (op *Operator) countMoves(ctx context.Context, src adapters.OperatorSource,
 	return src.CountMoves(ctx, moves, movedMost, match)
 }
 
-// Target is where a route is to continue; exactly one field is set.
+// Target is where a route is to continue: either Start or Position is set.
 type Target struct {
-	Start    adapters.Start
-	Position int64 // the first message to be delivered is the one at it, or the next
+	Start     adapters.Start
+	Position  int64 // the first message to be delivered is the one at it, or the next
+	Partition *int  // of a topic: the others stay; nil: all of them
 }
 
 // String says the place in words.
 func (p Target) String() string {
+	if slot := p.Partition; slot != nil {
+		p.Partition = nil
+		return fmt.Sprintf("%s of partition %d", p, *slot)
+	}
 	switch {
 	case p.Position > 0:
 		return fmt.Sprintf("position %d", p.Position)

@@ -87,6 +87,7 @@ func (a *app) moveCommand(c *cobra.Command, plan func(*stateCall) (*operate.Relo
 
 func (a *app) seekCommand() *cobra.Command {
 	var to string
+	var partition int
 	var place operate.Target
 	c := &cobra.Command{
 		Use:   "seek ROUTE --to PLACE",
@@ -98,11 +99,13 @@ func (a *app) seekCommand() *cobra.Command {
   2026-01-31T08:00:00Z   deliver rows created at or after that time; also 90m or 2d ago
   123456                 deliver the row at that position and all later ones
 
+With a source of type kafka a position is an offset, and needs --partition.
 Parked messages do not change. You need not stop the relay: a running instance resumes
 at the new position at once. Messages in flight at that moment may be delivered again;
 to prevent that, run "outrider pause" first.`,
 	}
 	c.Flags().StringVar(&to, "to", "", "`place` to move to: beginning, end, a time, a span such as 90m, or a position")
+	c.Flags().IntVar(&partition, "partition", 0, "move only this `partition` of a Kafka topic. Default: all")
 	a.moveCommand(c, func(c *stateCall) (*operate.Relocation, error) { return c.op.PlanSeek(c.ctx, c.args[0], place) })
 	return checked(c, func() (err error) {
 		if to == "" {
@@ -110,6 +113,9 @@ to prevent that, run "outrider pause" first.`,
 		}
 		if place, err = operate.ParseTarget(to, time.Now()); err != nil {
 			return wrong("--to %w", err)
+		}
+		if c.Flags().Changed("partition") {
+			place.Partition = &partition
 		}
 		return nil
 	})
