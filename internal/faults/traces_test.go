@@ -201,9 +201,9 @@ var disturbances = []func(tr *traced, ids []string){
 	func(tr *traced, _ []string) { tr.relays[rand.IntN(2)].kill() },
 	func(tr *traced, _ []string) { // its lanes are taken by the other one, while it is about to send
 		r := tr.relays[rand.IntN(2)]
-		must(tr.t, r.cmd.Process.Signal(syscall.SIGSTOP))
+		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it may have killed itself
 		pause(tr.t.Context(), 1500*time.Millisecond)
-		must(tr.t, r.cmd.Process.Signal(syscall.SIGCONT))
+		_ = r.cmd.Process.Signal(syscall.SIGCONT)
 	},
 	func(tr *traced, _ []string) {
 		tr.db.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'outrider%'")
@@ -304,6 +304,7 @@ func (tr *traced) run(n int) []model.Record {
 func (tr *traced) publish(group string, n int, late, rolledBack bool) (ids []string) {
 	tx, err := tr.db.pool.Begin(tr.t.Context())
 	must(tr.t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // a failure leaves the connection to the pool
 	must(tr.t, insert(tr.t.Context(), tx, group, n))
 	if late {
 		pause(tr.t.Context(), 200*time.Millisecond)
