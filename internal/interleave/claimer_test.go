@@ -13,54 +13,44 @@ import (
 // events is the queue table of the scenarios.
 const events = "outbox_events"
 
-// claimer does what the router does with a queue, a call at a time.
-type claimer struct {
-	w       *world
-	name    string
-	q       adapters.OperatorQueue
-	limit   int  // rows of a claim
-	retakes bool // it takes rows that others hold: what is claimed longer than for a moment counts as stuck
-	held    []*adapters.Row
-}
-
 // The states of a row besides its holder.
 const (
 	rowDone     = "done"
 	rowSettling = "settling" // its settle has begun
 )
 
-// claim takes rows and delivers them. Each is free, and everything before it in its group is done or held by this claimer.
-func (c *claimer) claim() error {
+// claims takes rows and delivers them. Each is free, and everything before it in its group is done or held by this relay.
+func claims(r *relay) error {
 	slots := make([]int, adapters.Slots)
 	for i := range slots {
 		slots[i] = i
 	}
 	rows, err := again(func() ([]*adapters.Row, error) {
-		return c.q.Claim(c.w.ctx, adapters.ClaimRequest{Slots: slots, Limit: c.limit})
+		return r.queue.Claim(r.w.ctx, adapters.ClaimRequest{Slots: slots, Limit: r.limit})
 	})
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	if len(rows) > c.limit {
-		c.w.fault("%s claimed %d rows, and wanted %d at most", c.name, len(rows), c.limit)
+	if len(rows) > r.limit {
+		r.w.fault("%s claimed %d rows, and wanted %d at most", r.name, len(rows), r.limit)
 	}
-	c.held = append(c.held, rows...)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
+	r.held = append(r.held, rows...)
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
 	for _, row := range rows {
-		if by := c.w.holders[row.ID]; by != "" && by != rowSettling && !c.retakes {
-			c.w.wrong = append(c.w.wrong, fmt.Sprintf("%s claimed %s, which %s has", c.name, row.ID, by))
+		if by := r.w.holders[row.ID]; by != "" && by != rowSettling && !r.retakes {
+			r.w.wrong = append(r.w.wrong, fmt.Sprintf("%s claimed %s, which %s has", r.name, row.ID, by))
 		}
-		c.w.holders[row.ID] = c.name
-		for _, e := range c.w.committed {
+		r.w.holders[row.ID] = r.name
+		for _, e := range r.w.committed {
 			if e.id == row.ID {
 				break
 			}
-			if by := c.w.holders[e.id]; "EVENT:"+e.group == row.Group && by != c.name && by != rowDone && by != rowSettling {
-				c.w.wrong = append(c.w.wrong, fmt.Sprintf("%s claimed %s while %s, which is before it, is not done: %q", c.name, row.ID, e.id, by))
+			if by := r.w.holders[e.id]; "EVENT:"+e.group == row.Group && by != r.name && by != rowDone && by != rowSettling {
+				r.w.wrong = append(r.w.wrong, fmt.Sprintf("%s claimed %s while %s, which is before it, is not done: %q", r.name, row.ID, e.id, by))
 			}
 		}
-		c.w.received = append(c.w.received, row.ID)
+		r.w.received = append(r.w.received, row.ID)
 	}
 	return nil
 }
@@ -73,100 +63,80 @@ func (w *world) hold(id, by string) {
 }
 
 // results settles all rows that are held with an outcome.
-func (c *claimer) results(outcome outbox.Outcome) (results []adapters.ClaimResult) {
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	for _, row := range c.held {
-		r := adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts}
-		if c.w.holders[row.ID] = rowSettling; outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
-			r.Attempts, r.At, r.Error = r.Attempts+1, time.Now().Add(-time.Second), "no"
+func (r *relay) results(outcome outbox.Outcome) (results []adapters.ClaimResult) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	for _, row := range r.held {
+		result := adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts}
+		if r.w.holders[row.ID] = rowSettling; outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
+			result.Attempts, result.At, result.Error = result.Attempts+1, time.Now().Add(-time.Second), "no"
 		}
-		results = append(results, r)
+		results = append(results, result)
 	}
 	return results
 }
 
 // settled notes what came of a settle.
-func (c *claimer) settled(outcome outbox.Outcome, lost []*adapters.Claim) {
+func (r *relay) settled(outcome outbox.Outcome, lost []*adapters.Claim) {
 	gone := map[*adapters.Claim]bool{}
 	for _, claim := range lost {
 		gone[claim] = true
 	}
-	for _, row := range c.held {
+	for _, row := range r.held {
 		if gone[row.Claim] {
-			c.w.note("lost by "+c.name, 1)
+			r.w.note("lost by "+r.name, 1)
 		} else if outcome == outbox.OutcomeDelivered {
-			c.w.settle(row.ID)
-			c.w.mu.Lock()
-			if c.w.holders[row.ID] == rowSettling {
-				c.w.holders[row.ID] = rowDone
+			r.w.settle(row.ID)
+			r.w.mu.Lock()
+			if r.w.holders[row.ID] == rowSettling {
+				r.w.holders[row.ID] = rowDone
 			}
-			c.w.mu.Unlock()
+			r.w.mu.Unlock()
 		}
 	}
-	c.held = nil
+	r.held = nil
 }
 
 // settles is a call that settles.
-func settles(outcome outbox.Outcome) func(c *claimer) error {
-	return func(c *claimer) error {
-		if len(c.held) == 0 {
+func settles(outcome outbox.Outcome) call {
+	return func(r *relay) error {
+		if len(r.held) == 0 {
 			return nil
 		}
-		results := c.results(outcome)
-		lost, err := again(func() ([]*adapters.Claim, error) { return c.q.Settle(c.w.ctx, results) })
+		results := r.results(outcome)
+		lost, err := again(func() ([]*adapters.Claim, error) { return r.queue.Settle(r.w.ctx, results) })
 		if err != nil {
 			return fmt.Errorf("settle: %w", err)
 		}
-		c.settled(outcome, lost)
+		r.settled(outcome, lost)
 		return nil
 	}
 }
 
 // extends renews the claims.
-func extends(c *claimer) error {
-	claims := make([]*adapters.Claim, 0, len(c.held))
-	for _, row := range c.held {
+func extends(r *relay) error {
+	claims := make([]*adapters.Claim, 0, len(r.held))
+	for _, row := range r.held {
 		claims = append(claims, row.Claim)
 	}
 	if len(claims) == 0 {
 		return nil
 	}
-	lost, err := again(func() ([]*adapters.Claim, error) { return c.q.Extend(c.w.ctx, claims) })
-	c.w.note("lost by "+c.name, len(lost))
+	lost, err := again(func() ([]*adapters.Claim, error) { return r.queue.Extend(r.w.ctx, claims) })
+	r.w.note("lost by "+r.name, len(lost))
 	return err
 }
 
 // recovers puts back what is stuck.
-func recovers(c *claimer) error {
-	_, err := again(func() (int, error) { return c.q.Recover(c.w.ctx) })
+func recovers(r *relay) error {
+	_, err := again(func() (int, error) { return r.queue.Recover(r.w.ctx) })
 	return err
-}
-
-func claims(c *claimer) error { return c.claim() }
-
-var delivers = settles(outbox.OutcomeDelivered)
-
-// claimCalls are what a claimer does, one after the other.
-type claimCalls []func(c *claimer) error
-
-// works is a role of a claimer.
-func works(name string, cuts int, calls claimCalls) role {
-	return role{session: name, cuts: cuts, run: func(w *world) error {
-		for _, call := range calls {
-			if err := call(w.claimers[name]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
 }
 
 // changes is an operator's command on the dead rows.
 func changes(session string, action adapters.ParkedAction) role {
-	return role{session: session, run: func(w *world) error {
-		q := w.claimers[session].q
-		dead, err := q.Dead(w.ctx, adapters.DeadFilter{})
+	return does(session, func(r *relay) error {
+		dead, err := r.queue.Dead(r.w.ctx, adapters.DeadFilter{})
 		if err != nil || len(dead) == 0 {
 			return err
 		}
@@ -174,10 +144,10 @@ func changes(session string, action adapters.ParkedAction) role {
 		for i := range dead {
 			keys = append(keys, dead[i].At)
 		}
-		n, err := q.ChangeDead(w.ctx, action, keys, func(context.Context, int) error { return nil })
-		w.note(string(action), n)
+		n, err := r.queue.ChangeDead(r.w.ctx, action, keys, func(context.Context, int) error { return nil })
+		r.w.note(string(action), n)
 		return err
-	}}
+	})
 }
 
 // emptied drains the queue: what is claimed is stuck, because all others are dead. Before that only another has taken claims for stuck.
@@ -187,12 +157,12 @@ func emptied(w *world) error {
 			w.fault("%s has lost %d claims, and nobody takes them for stuck", name, n)
 		}
 	}
-	c := w.claimers[drainer]
+	r := w.relays[drainer]
 	for range 20 {
-		if err := errors.Join(recovers(c), c.claim(), delivers(c)); err != nil {
+		if err := errors.Join(recovers(r), claims(r), delivers(r)); err != nil {
 			return err
 		}
-		n, err := w.count("SELECT count(*) FROM " + events + " WHERE status IN ('PENDING', 'PROCESSING')")
+		n, err := w.count(events + " WHERE status IN ('PENDING', 'PROCESSING')")
 		if err != nil || n == 0 {
 			return err
 		}

@@ -156,29 +156,14 @@ func (r *run) do(c choice) {
 		r.cuts++
 	}
 	r.trace = append(r.trace, fmt.Sprintf("%-10s %s%s", s.name, short(text), c.do))
-	r.w.order = append(r.w.order, s.name)
 	s.grant <- c.do
 }
 
-// finish lets all sessions end, and checks what they came to.
-func (r *run) finish(sc *scenario) error {
-	w := r.w
-	for _, s := range w.sessions {
-		if s.err != nil {
-			return fmt.Errorf("session %s: %w", s.name, s.err)
-		}
-	}
-	return w.check(sc)
-}
-
 // explored is how an exploration went.
-type explored struct {
-	runs, redundant, steps int
-	took                   time.Duration
-}
+type explored struct{ runs, redundant, steps int }
 
-func (e explored) String() string {
-	return fmt.Sprintf("%d interleavings of %d steps (%d more that commute) in %v", e.runs-e.redundant, e.steps, e.redundant, e.took.Round(time.Millisecond))
+func (e *explored) String() string {
+	return fmt.Sprintf("%d interleavings of %d steps (%d more that commute)", e.runs-e.redundant, e.steps, e.redundant)
 }
 
 // failure is an interleaving after which something is wrong.
@@ -191,29 +176,40 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("%v\nafter:\n  %s", f.err, strings.Join(f.trace, "\n  "))
 }
 
+// interleave runs a scenario once, and checks what the sessions came to. Each step is the one that next chooses.
+func (e *explored) interleave(w *world, sc *scenario, next func(r *run, open []choice, resumed touches) choice) error {
+	if err := w.begin(sc); err != nil {
+		return err
+	}
+	r := &run{w: w, brisk: sc.brisk}
+	open, resumed, err := r.rest()
+	for ; err == nil && len(open) > 0; open, resumed, err = r.rest() {
+		r.do(next(r, open, resumed))
+	}
+	for _, s := range w.sessions {
+		if err == nil && s.err != nil {
+			err = fmt.Errorf("session %s: %w", s.name, s.err)
+		}
+	}
+	if err == nil {
+		err = w.check(sc)
+	}
+	if e.runs, e.steps = e.runs+1, max(e.steps, len(r.trace)); err != nil {
+		return &failure{err, r.trace}
+	}
+	return nil
+}
+
 // explore runs all interleavings of a scenario, depth first, each from a clean state. Of those that differ in the order of steps that commute
 // one is enough: such a step sleeps (sleep sets).
-func (w *world) explore(ctx context.Context, sc *scenario, most int) (e explored, err error) {
-	began := time.Now()
-	defer func() { e.took = time.Since(began) }()
+func (e *explored) explore(ctx context.Context, w *world, sc *scenario, most int) error {
 	var path []*node
 	for e.runs < most && ctx.Err() == nil {
-		r, err := w.begin(sc)
-		if err != nil {
-			return e, err
-		}
 		var sleep []choice
 		redundant := false
-		for depth := 0; ; depth++ {
-			open, resumed, err := r.rest()
-			if err != nil {
-				return e, &failure{err, r.trace}
-			}
-			sleep = awake(sleep, resumed)
-			if len(open) == 0 {
-				break
-			}
-			if depth == len(path) {
+		err := e.interleave(w, sc, func(r *run, open []choice, resumed touches) choice {
+			depth := len(r.trace)
+			if sleep = awake(sleep, resumed); depth == len(path) {
 				n := &node{open: open, sleep: sleep, taken: -1, redundant: redundant}
 				if redundant = !n.advance(); redundant {
 					n.taken, n.redundant = 0, true
@@ -223,56 +219,41 @@ func (w *world) explore(ctx context.Context, sc *scenario, most int) (e explored
 			n := path[depth]
 			c := match(open, n.open[n.taken])
 			sleep = awake(append(append([]choice{}, n.sleep...), n.open[:n.taken]...), c.of)
-			r.do(c)
-		}
-		e.runs, e.steps = e.runs+1, max(e.steps, len(r.trace))
+			return c
+		})
 		if redundant {
 			e.redundant++
 		}
-		if err := r.finish(sc); err != nil {
-			return e, &failure{err, r.trace}
+		if err != nil {
+			return err
 		}
 		for len(path) > 0 && !path[len(path)-1].advance() {
 			path = path[:len(path)-1]
 		}
 		if len(path) == 0 {
-			return e, nil
+			break
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // sample runs so many interleavings that a seed chooses.
-func (w *world) sample(ctx context.Context, sc *scenario, most int) (e explored, err error) {
-	began := time.Now()
-	defer func() { e.took = time.Since(began) }()
-	for ; e.runs < most && ctx.Err() == nil; e.runs++ {
-		random := rand.New(rand.NewPCG(uint64(e.runs), 1))
-		r, err := w.begin(sc)
-		if err != nil {
-			return e, err
-		}
+func (e *explored) sample(ctx context.Context, w *world, sc *scenario, most int) error {
+	for n := 0; n < most && ctx.Err() == nil; n++ {
+		random := rand.New(rand.NewPCG(uint64(n), 1))
 		cut, pick := random.IntN(e.steps+1), newPicker(random, len(w.sessions), e.steps)
-		for {
-			open, _, err := r.rest()
-			if err != nil {
-				return e, &failure{err, r.trace}
-			}
-			if len(open) == 0 {
-				break
-			}
+		err := e.interleave(w, sc, func(r *run, open []choice, _ touches) choice {
 			c := pick.next(len(r.trace), open)
 			if c.do = goOn; len(r.trace) >= cut && r.cuts < r.w.sessions[c.who].cuts {
 				c.do = cutBefore + action(random.IntN(2))
 			}
-			r.do(c)
-		}
-		e.steps = max(e.steps, len(r.trace))
-		if err := r.finish(sc); err != nil {
-			return e, &failure{err, r.trace}
+			return c
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // changesOfRank is how often a session falls behind all others in a run by ranks.

@@ -3,7 +3,6 @@ package interleave_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"database/sql"
 	"encoding/binary"
 	"errors"
@@ -31,35 +30,15 @@ func mariadbConfig(server string) (*mysql.Config, error) {
 	return cfg, nil
 }
 
-func openMariaDB(server string) (*mariadb, error) {
-	cfg, err := mariadbConfig(server)
-	if err != nil {
-		return nil, err
-	}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &mariadb{db: sql.OpenDB(connector)}, nil
-}
-
-func (m *mariadb) close() { _ = m.db.Close() }
-
 // waiting implements [database].
-func (m *mariadb) waiting([]int64) (n int, err error) {
+func (m mariadb) waiting([]int64) (n int, err error) {
 	var name string
 	err = m.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'").Scan(&name, &n)
 	return n, err
 }
 
-// count is the one number that a query returns.
-func (m *mariadb) count(query string) (n int, err error) {
-	err = m.db.QueryRow(query).Scan(&n)
-	return n, err
-}
-
 // end implements [database].
-func (m *mariadb) end(pid int64) error {
+func (m mariadb) end(pid int64) error {
 	for {
 		if _, err := m.db.Exec(fmt.Sprintf("KILL %d", pid)); err != nil {
 			if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1094 {
@@ -94,7 +73,7 @@ type myConn struct {
 }
 
 // serve implements [database].
-func (m *mariadb) serve(l *link) error {
+func (m mariadb) serve(l *link) error {
 	if err := l.dial(); err != nil {
 		return err
 	}
@@ -212,50 +191,26 @@ func (c *myConn) send(text string, packet []byte) error {
 		return errors.Join(err, c.flush())
 	}
 	alone := !c.inside && changesRows(text)
-	do := c.gate(step{text, of}, c.pid)
-	if do == cutBefore {
-		return c.cut(c.pid)
-	}
-	if alone {
-		if err := c.silently("START TRANSACTION"); err != nil {
-			return err
+	return c.carryOut(step{text, of}, c.pid, func() (err error) {
+		if alone {
+			err = c.silently("START TRANSACTION")
 		}
-	}
-	c.holds.add(of, true)
-	err := c.exchange(packet)
-	if end || !c.inside && !alone {
-		c.inside, c.holds = false, touches{}
-	}
-	if do == cutAfter {
-		return errors.Join(err, c.cut(c.pid))
-	}
-	c.answered()
-	if alone && err == nil {
-		if err := c.commit(); err != nil {
-			return err
+		c.holds.add(of, true)
+		err = errors.Join(err, c.exchange(packet))
+		if end || !c.inside && !alone {
+			c.inside, c.holds = false, touches{}
 		}
-	}
-	return errors.Join(err, c.flush())
-}
-
-// commit ends the transaction of a statement.
-func (c *myConn) commit() error {
-	of := touches{}
-	if of.add(c.holds, true); c.answers[4] == 0xff {
-		c.holds = touches{}
-		return c.silently("ROLLBACK")
-	}
-	do := c.gate(step{"COMMIT", of}, c.pid)
-	c.holds = touches{}
-	if do == cutBefore {
-		return c.cut(c.pid)
-	}
-	err := c.silently("COMMIT")
-	if do == cutAfter {
-		return errors.Join(err, c.cut(c.pid))
-	}
-	c.answered()
-	return err
+		return err
+	}, func() error {
+		of := c.holds
+		if !alone {
+			return c.flush()
+		}
+		if c.holds = (touches{}); c.answers[4] == 0xff {
+			return errors.Join(c.silently("ROLLBACK"), c.flush())
+		}
+		return c.carryOut(step{"COMMIT", of}, c.pid, func() error { return c.silently("COMMIT") }, c.flush)
+	})
 }
 
 // changesRows reports whether a statement changes rows, and does not only lock them.
@@ -342,32 +297,4 @@ func readMy(r *bufio.Reader) ([]byte, error) {
 func myPacket(command byte, body []byte) []byte {
 	n := len(body) + 1
 	return append([]byte{byte(n), byte(n >> 8), byte(n >> 16), 0, command}, body...)
-}
-
-// sqlOfMariaDB runs SQL in sessions, each over a connection that it keeps.
-func (w *world) sqlOfMariaDB() func(name string, statements ...string) error {
-	conns := map[string]*sql.Conn{}
-	return func(name string, statements ...string) error {
-		if conns[name] == nil {
-			cfg, err := mariadbConfig(w.session(name).url)
-			if err != nil {
-				return err
-			}
-			connector, err := mysql.NewConnector(cfg)
-			if err != nil {
-				return err
-			}
-			db := sql.OpenDB(connector)
-			w.closers = append(w.closers, db.Close)
-			if conns[name], err = db.Conn(context.Background()); err != nil {
-				return err
-			}
-		}
-		for _, statement := range statements {
-			if _, err := conns[name].ExecContext(w.ctx, statement); err != nil {
-				return fmt.Errorf("%s: %w", statement, err)
-			}
-		}
-		return nil
-	}
 }

@@ -3,72 +3,34 @@ package interleave_test
 import (
 	"bufio"
 	"bytes"
-	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
-	"net/url"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // postgres is PostgreSQL as the scheduler sees it.
-type postgres struct {
-	address string // of the server
-	admin   *pgx.Conn
-
-	ending sync.Mutex
-	ender  *pgx.Conn // ends connections while admin is in use
-}
-
-func openPostgres(server string) (*postgres, error) {
-	u, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-	p := &postgres{address: u.Host}
-	if p.admin, err = pgx.Connect(context.Background(), server); err == nil {
-		p.ender, err = pgx.Connect(context.Background(), server)
-	}
-	return p, err
-}
-
-func (p *postgres) close() {
-	_ = p.admin.Close(context.Background())
-	_ = p.ender.Close(context.Background())
-}
+type postgres struct{ db *sql.DB }
 
 // waiting implements [database].
-func (p *postgres) waiting(pids []int64) (int, error) {
-	n := 0
-	err := p.admin.QueryRow(context.Background(), "SELECT count(*) FROM unnest($1::int[]) AS p(id) WHERE cardinality(pg_blocking_pids(p.id)) > 0", pids).Scan(&n)
+func (p postgres) waiting(pids []int64) (n int, err error) {
+	err = p.db.QueryRow("SELECT count(*) FROM unnest($1::int[]) AS p(id) WHERE cardinality(pg_blocking_pids(p.id)) > 0", pids).Scan(&n)
 	return n, err
 }
 
 // end implements [database].
-func (p *postgres) end(pid int64) error {
-	p.ending.Lock()
-	defer p.ending.Unlock()
+func (p postgres) end(pid int64) error {
 	for {
 		var there bool
-		err := p.ender.QueryRow(context.Background(), "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE pid = $1", pid).Scan(&there)
+		err := p.db.QueryRow("SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE pid = $1", pid).Scan(&there)
 		if err != nil || !there {
 			return err
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-}
-
-// count is the one number that a query returns.
-func (p *postgres) count(query string) (n int, err error) {
-	p.ending.Lock()
-	defer p.ending.Unlock()
-	err = p.ender.QueryRow(context.Background(), query).Scan(&n)
-	return n, err
 }
 
 // pgConn is a connection of a session, as the proxy sees it.
@@ -88,7 +50,7 @@ type pgConn struct {
 }
 
 // serve implements [database].
-func (p *postgres) serve(l *link) error {
+func (p postgres) serve(l *link) error {
 	c := &pgConn{link: l, client: bufio.NewReader(l.client), statements: map[string]string{}, holds: touches{}}
 	key, err := c.begin()
 	for err == nil {
@@ -225,17 +187,10 @@ func (c *pgConn) send(text string, message []byte, until string) error {
 	if len(of) == 0 {
 		return c.pass(message, until)
 	}
-	do := c.gate(step{text, of}, c.pid)
-	if do == cutBefore {
-		return c.cut(c.pid)
-	}
-	c.holds.add(of, true)
-	err := c.exchange(message, until)
-	if do == cutAfter {
-		return errors.Join(err, c.cut(c.pid))
-	}
-	c.answered() // before the client goes on
-	return errors.Join(err, c.flush())
+	return c.carryOut(step{text, of}, c.pid, func() error {
+		c.holds.add(of, true)
+		return c.exchange(message, until)
+	}, c.flush)
 }
 
 // pass sends what is pending and a message, and passes the answers on.

@@ -19,8 +19,6 @@ type database interface {
 
 	// end ends a connection and waits for its end, with which its transaction is rolled back.
 	end(pid int64) error
-
-	close()
 }
 
 // What a session does.
@@ -163,11 +161,20 @@ func (s *session) answered() {
 	s.w.signal()
 }
 
-// cut ends the connection; the server has ended its transaction then.
-func (l *link) cut(pid int64) error {
-	err := l.w.db.end(pid)
-	l.answered()
-	return errors.Join(errCut, err)
+// carryOut carries a step out when the scheduler says so, and passes its answer on, unless the connection is cut.
+func (l *link) carryOut(st step, pid int64, send, pass func() error) error {
+	do := l.gate(st, pid)
+	var err error
+	if do != cutBefore {
+		err = send()
+	}
+	if do != goOn {
+		err = errors.Join(err, errCut, l.w.db.end(pid)) // which ends its transaction
+	}
+	if l.answered(); err == nil { // before the client goes on
+		err = pass()
+	}
+	return err
 }
 
 // mutate changes the text of a statement as the mutant says.

@@ -61,20 +61,15 @@ func succeedsTx(r *relay) error {
 
 // sunk delivers what is left, and takes the table for what was received.
 func sunk(w *world) error {
-	if err := w.exec(drainer, fmt.Sprintf(w.endLease, relayA), fmt.Sprintf(w.endLease, relayB)); err != nil {
-		return err
+	err := w.exec(drainer, fmt.Sprintf(w.endLease, relayA), fmt.Sprintf(w.endLease, relayB))
+	for _, call := range []call{acquire, turnTx, turnTx} {
+		err = errors.Join(err, call(w.relays[drainer]))
 	}
-	r := w.relays[drainer]
-	if err := r.acquire(); err != nil {
+	if err != nil {
 		return err
-	}
-	for range 2 {
-		if err := turnTx(r); err != nil {
-			return err
-		}
 	}
 	for _, e := range w.committed {
-		if err := w.want("deliveries of "+e.id, 1, "SELECT count(*) FROM sink WHERE id = '"+e.id+"'"); err != nil {
+		if err := w.want("deliveries of "+e.id, 1, "sink WHERE id = '"+e.id+"'"); err != nil {
 			return err
 		}
 		w.receive(e.id)

@@ -1,14 +1,20 @@
 package interleave_test
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // pgx
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -20,7 +26,6 @@ type scenario struct {
 	roles []role
 	brisk string               // session whose statements never wait for a lock
 	ends  func(w *world) error // what holds when all sessions are over
-	after func(w *world) error // what holds when all is delivered, besides what always does
 	drain func(w *world) error // delivers what is left; nil: nothing is, and no row is followed
 }
 
@@ -28,7 +33,7 @@ type scenario struct {
 type role struct {
 	session string
 	cuts    int // how many of its steps may lose their connection
-	run     func(w *world) error
+	run     call
 }
 
 // mutant is a change of statements on their way to the server.
@@ -42,26 +47,25 @@ type mutant struct {
 type world struct {
 	ctx     context.Context
 	server  string
+	sql     *sql.DB // no session
 	db      database
-	reset   func() error
+	clean   []string     // statements before a run
+	fresh   func() error // what is new in a run besides
 	closers []func() error
 	closing chan struct{} // closed when no run goes on: gates are open
 	mutant  *mutant
 	changed chan struct{}
 
 	relays   map[string]*relay
-	claimers map[string]*claimer   // of the run
+	conns    map[string]*sql.Conn  // with which sessions run SQL
 	start    adapters.Cursor       // of a new lane
+	group    string                // of all rows; empty: the first letter of their ids
 	put      func(id string) error // commits a row
-	count    func(query string) (int, error)
-	insert   func(id string) string // statement that publishes a row of a queue
-	open     func(url string, timeout time.Duration) (adapters.OperatorQueue, error)
-	endLease string                                           // statement that ends the lease of an instance
-	exec     func(session string, statements ...string) error // runs SQL in a session
+	insert   string                // statement that publishes a row, of its id and its group
+	endLease string                // statement that ends the lease of an instance
 
 	mu       sync.Mutex
 	sessions []*session
-	order    []string // sessions by step
 	facts
 }
 
@@ -83,8 +87,118 @@ func newFacts() facts {
 // event is a row that a publisher wrote.
 type event struct{ id, group, publisher string }
 
-func newWorld(ctx context.Context, server string, db database) *world {
-	return &world{ctx: ctx, server: server, db: db, changed: make(chan struct{}, 1), closing: make(chan struct{})}
+// newWorld opens sessions on a database.
+func newWorld(t *testing.T, url string, m *mutant) *world {
+	t.Helper()
+	db, err := openSQL(url)
+	must(t, err)
+	w := &world{ctx: context.Background(), server: url, sql: db, db: mariadb{db}, mutant: m, changed: make(chan struct{}, 1), closing: make(chan struct{}),
+		relays: map[string]*relay{}, conns: map[string]*sql.Conn{}, fresh: func() error { return nil }}
+	if strings.HasPrefix(url, "postgres") {
+		w.db = postgres{db}
+	}
+	w.put = func(id string) error { return w.exec(drainer, w.row(id)) }
+	t.Cleanup(w.close)
+	for _, name := range []string{relayA, relayB, publisher, another, operator, drainer} {
+		_, err := w.newSession(name)
+		must(t, err)
+		w.relays[name] = &relay{w: w, name: name}
+	}
+	return w
+}
+
+// openSQL opens a database by its URL.
+func openSQL(url string) (*sql.DB, error) {
+	if strings.HasPrefix(url, "postgres") {
+		return sql.Open("pgx", url)
+	}
+	cfg, err := mariadbConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// close ends all sessions.
+func (w *world) close() {
+	close(w.closing)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, _, moving := w.moving(); !moving {
+			break
+		}
+	}
+	for _, f := range w.closers {
+		_ = f() // the server ends what is left
+	}
+	for _, s := range w.sessions {
+		s.close()
+	}
+	_ = w.sql.Close()
+}
+
+// exec runs SQL in a session, over a connection that it keeps.
+func (w *world) exec(name string, statements ...string) error {
+	w.mu.Lock()
+	conn := w.conns[name]
+	w.mu.Unlock()
+	if conn == nil {
+		db, err := openSQL(w.session(name).url)
+		if err != nil {
+			return err
+		}
+		if conn, err = db.Conn(w.ctx); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.conns[name], w.closers = conn, append(w.closers, db.Close)
+		w.mu.Unlock()
+	}
+	for _, statement := range statements {
+		if _, err := conn.ExecContext(w.ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// row is the statement that publishes a row.
+func (w *world) row(id string) string { return fmt.Sprintf(w.insert, id, w.groupOf(id)) }
+
+// groupOf is the group of a row.
+func (w *world) groupOf(id string) string { return cmp.Or(w.group, id[:1]) }
+
+// count counts rows, of a table or what else stands after FROM.
+func (w *world) count(from string) (n int, err error) {
+	err = w.sql.QueryRow("SELECT count(*) FROM " + from).Scan(&n)
+	return n, err
+}
+
+// want checks such a count.
+func (w *world) want(what string, want int, from string) error {
+	got, err := w.count(from)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s: got %d, want %d", what, got, want)
+	}
+	return err
+}
+
+// wants is an end of which a count is known.
+func wants(what string, want int, from string) func(w *world) error {
+	return func(w *world) error { return w.want(what, want, from) }
+}
+
+// all are several ends.
+func all(ends ...func(w *world) error) func(w *world) error {
+	return func(w *world) (err error) {
+		for _, end := range ends {
+			err = errors.Join(err, end(w))
+		}
+		return err
+	}
 }
 
 // signal has the scheduler look again.
@@ -142,14 +256,17 @@ func (w *world) session(name string) *session {
 }
 
 // begin begins a run from a clean state.
-func (w *world) begin(sc *scenario) (*run, error) {
-	if err := w.reset(); err != nil {
-		return nil, err
-	}
-	w.order = nil
+func (w *world) begin(sc *scenario) error {
 	w.facts = newFacts()
-	if err := sc.setup(w); err != nil {
-		return nil, fmt.Errorf("set up: %w", err)
+	for _, statement := range w.clean {
+		if _, err := w.sql.Exec(statement); err != nil {
+			return err
+		}
+	}
+	for _, f := range []func() error{w.fresh, func() error { return sc.setup(w) }} {
+		if err := f(); err != nil {
+			return fmt.Errorf("set up: %w", err)
+		}
 	}
 	for _, s := range w.sessions {
 		s.cuts, s.steps, s.err = 0, 0, nil
@@ -157,9 +274,9 @@ func (w *world) begin(sc *scenario) (*run, error) {
 	for _, role := range sc.roles {
 		s := w.session(role.session)
 		s.cuts = role.cuts
-		s.start(func() error { return role.run(w) })
+		s.start(func() error { return role.run(w.relays[role.session]) })
 	}
-	return &run{w: w, brisk: sc.brisk}, nil
+	return nil
 }
 
 // note counts something.
@@ -169,6 +286,18 @@ func (w *world) note(what string, n int) {
 	w.notes[what] += n
 }
 
+// noted checks what scenarios have counted, in all.
+func (w *world) noted(want int, whats ...string) error {
+	got := 0
+	for _, what := range whats {
+		got += w.notes[what]
+	}
+	if got != want {
+		return fmt.Errorf("%s: got %d, want %d", strings.Join(whats, " and "), got, want)
+	}
+	return nil
+}
+
 // fault notes that something is wrong.
 func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
@@ -176,11 +305,13 @@ func (w *world) fault(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// commit notes rows that were committed.
-func (w *world) commit(events ...event) {
+// commit notes rows that a publisher has committed.
+func (w *world) commit(by string, ids ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.committed = append(w.committed, events...)
+	for _, id := range ids {
+		w.committed = append(w.committed, event{id, w.groupOf(id), by})
+	}
 }
 
 // receive is the destination.
@@ -253,9 +384,6 @@ func (w *world) check(sc *scenario) error {
 		if n > 1 {
 			errs = append(errs, fmt.Errorf("row %s was settled %d times", id, n))
 		}
-	}
-	if sc.after != nil {
-		errs = append(errs, sc.after(w))
 	}
 	return errors.Join(errs...)
 }
