@@ -219,6 +219,13 @@ func (g *Gate) Leave(t *Ticket) {
 	g.advance(t.group)
 }
 
+// Stay has a message keep its place before all that is behind it, or comes, until it leaves: Withdraw does not take it.
+func (g *Gate) Stay(t *Ticket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t.stays = true
+}
+
 // Part is which messages of a group [Gate.Withdraw] takes.
 type Part int
 
@@ -230,7 +237,7 @@ const (
 )
 
 // Withdraw takes a part of t's group out of the gate and returns its tickets in order; kept are those that stay: what is being sent,
-// and what is before the part, which may go. Chains that wait are released; chains that run are released when they get here. A
+// what [Gate.Stay] keeps, and what is before the part, which may go. Chains that wait are released; chains that run are released when they get here. A
 // message that is being sent is not sent again if the destination releases it: its chain is released.
 func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 	g.mu.Lock()
@@ -243,7 +250,7 @@ func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 		}
 		taken := within || x == t && part == FromHere
 		within = within || x == t
-		if !taken || x.state == sending {
+		if !taken || x.stays || x.state == sending {
 			x.recalled = x.recalled || taken
 			kept = append(kept, x)
 			continue

@@ -31,6 +31,7 @@ type Ticket struct {
 	failed    bool        // by the destination, and not reported yet
 	among     bool        // others of that batch were delivered
 	unwanted  bool        // left or withdrawn: nothing waits for its delivery any more
+	stays     bool        // until it leaves: its group is not withdrawn over it
 	recalled  bool        // its context ended, or its group was withdrawn, while it was being sent: it is not sent again from here
 	since     int64       // when sending began, in nanoseconds of the gate's clock
 	msg       *message.Message

@@ -59,9 +59,21 @@ func (l *ledger) release(s *lane.Session) {
 		if h.item != nil && h.item.Session == s {
 			l.end(ending{h: h, outcome: outbox.OutcomeReleased})
 		}
+		if h.dead != nil && h.dead.Session == s && !h.holds && !h.refused() {
+			h.holds = true
+			l.exclude(h.key, time.Time{}).returning++
+		}
 	}
 	l.mu.Unlock()
 	l.notify(true)
+}
+
+// letGo ends what a dead row's hold excludes. Call with the mutex held.
+func (l *ledger) letGo(h *claimedRow) {
+	if h.holds {
+		h.holds = false
+		l.excluded[h.key].returning--
+	}
 }
 
 // excludeEvicted excludes a group to make room, until a time or until an address is back.

@@ -21,7 +21,7 @@ func (c *Claimer) Inspect() (held int, problems []string) {
 		if h.group != "" {
 			groups[h.group]++
 		}
-		if h.state != rowOpen && h.returns() {
+		if h.state != rowOpen && h.returns() || h.holds {
 			returning++
 		}
 	}

@@ -34,6 +34,7 @@ type claimedRow struct {
 	since  time.Time    // when it was claimed or extended
 	item   *lane.Item   // nil for a row that never got into a lane
 	dead   *lane.Item   // whose group goes on when its death is written
+	holds  bool         // its group is excluded until then: the lane in which it waited is given up
 
 	lane  adapters.LaneRef // that it is for; see adapters.ClaimResult
 	epoch int64
@@ -277,6 +278,7 @@ func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[
 		err := aside[h.claim]
 		if h.dead != nil && (err == nil || errors.Is(err, adapters.ErrRefused)) {
 			dead = append(dead, h.dead)
+			l.letGo(h)
 		}
 		if err != nil {
 			if l.setAside(h, err) {
@@ -294,6 +296,7 @@ func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[
 
 // drop forgets a row. Call with the mutex held.
 func (l *ledger) drop(h *claimedRow) {
+	l.letGo(h)
 	if h.state != rowOpen && h.returns() {
 		l.excluded[h.key].returning--
 	}

@@ -211,6 +211,7 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 		o.parking.park(it, adapters.ParkedHeld, time.Time{}, v.Err)
 		return
 	}
+	o.gate.Stay(&it.Ticket)
 	if o.origin.Parks() { // before it leaves: its row holds its memory
 		o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)
 		if it.key == "" { // nothing waits behind it

@@ -59,7 +59,7 @@ func (p *parking) groupOf(it *Item) *parkedgroup.Group {
 // concluded.
 func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cause error) *parkedgroup.Group {
 	out, kept := p.gate.Withdraw(&it.Ticket, handlers.WholeGroup)
-	out = slices.DeleteFunc(out, func(t *handlers.Ticket) bool { return owner(t).phase == finished }) // dead, and about to be written
+	kept = slices.DeleteFunc(kept, func(t *handlers.Ticket) bool { return owner(t).phase == finished }) // dead, and about to be written
 	for _, t := range slices.Concat(kept, out) {
 		p.progress.number(owner(t))
 	}
