@@ -135,7 +135,7 @@ func recovers(r *relay) error {
 
 // changes is an operator's command on the dead rows.
 func changes(session string, action adapters.ParkedAction) role {
-	return does(session, func(r *relay) error {
+	return does(session, calls{func(r *relay) error {
 		dead, err := r.queue.Dead(r.w.ctx, adapters.DeadFilter{})
 		if err != nil || len(dead) == 0 {
 			return err
@@ -147,7 +147,7 @@ func changes(session string, action adapters.ParkedAction) role {
 		n, err := r.queue.ChangeDead(r.w.ctx, action, keys, func(context.Context, int) error { return nil })
 		r.w.note(string(action), n)
 		return err
-	})
+	}})
 }
 
 // emptied drains the queue: what is claimed is stuck, because all others are dead. Before that only another has taken claims for stuck.

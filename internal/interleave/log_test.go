@@ -11,11 +11,11 @@ import (
 var stateScenarios = []*scenario{
 	{
 		name: "the fence", setup: owned("r1", "r2"), drain: delivered,
-		roles: []role{cut(does(relayA, turn, renew, turn)), aDies, does(relayB, acquire, turn)},
+		roles: []role{cut(does(relayA, calls{turn, renew, turn})), aDies, does(relayB, calls{acquire, turn})},
 	},
 	{
 		name: "two acquire", setup: free("r1"), drain: delivered,
-		roles: []role{cut(does(relayA, acquire, turn)), does(relayB, acquire, turn)},
+		roles: []role{cut(does(relayA, calls{acquire, turn})), does(relayB, calls{acquire, turn})},
 		ends: func(w *world) error {
 			if w.relays[relayA].owns == w.relays[relayB].owns {
 				return fmt.Errorf("a owns the lane: %v, b owns it: %v", w.relays[relayA].owns, w.relays[relayB].owns)
@@ -25,25 +25,25 @@ var stateScenarios = []*scenario{
 	},
 	{
 		name: "an instance acquires its own lane again", setup: free(),
-		roles: []role{does(relayA, acquireOne, acquireOne)},
+		roles: []role{does(relayA, calls{acquireOne, acquireOne})},
 	},
 	{
 		name: "acquire beside a settle", setup: fourLanes,
-		roles: []role{does(relayA, settlesCursor), does(relayB, acquireFour)},
+		roles: []role{does(relayA, calls{settlesCursor}), does(relayB, calls{acquireFour})},
 		ends:  wants("lanes of b", 4, "outrider_cursor WHERE owner = 'b'"),
 	},
 	{
 		name: "two share lanes", setup: free(),
-		roles: []role{does(relayA, acquireOne), does(relayB, acquireOne)},
+		roles: []role{does(relayA, calls{acquireOne}), does(relayB, calls{acquireOne})},
 		ends:  wants("lanes with an owner", 2, "(SELECT DISTINCT owner FROM outrider_cursor WHERE owner IS NOT NULL) AS t"),
 	},
 	{
 		name: "hand over", setup: owned("r1"), drain: delivered,
-		roles: []role{cut(does(relayA, turn, release, acquire)), does(relayB, acquire, turn, renew)},
+		roles: []role{cut(does(relayA, calls{turn, release, acquire})), does(relayB, calls{acquire, turn, renew})},
 	},
 	{
 		name: "release of a lane that was lost", setup: owned("r1"), drain: delivered,
-		roles: []role{does(relayA, turn, release), aDies, does(relayB, acquire)},
+		roles: []role{does(relayA, calls{turn, release}), aDies, does(relayB, calls{acquire})},
 		ends: func(w *world) error {
 			if !w.relays[relayB].owns {
 				return nil
@@ -53,53 +53,72 @@ var stateScenarios = []*scenario{
 	},
 	{
 		name: "the state store is put back", setup: settledOnce,
-		roles: []role{does(relayA, turnAfterRestore, turnAfterRestore), does(operator, func(r *relay) error {
+		roles: []role{does(relayA, calls{turnAfterRestore, turnAfterRestore}), does(operator, calls{func(r *relay) error {
 			err := r.w.exec(operator, "UPDATE outrider_cursor SET position = 0, revision = 0")
 			r.w.note("put back", 1)
 			return err
-		})},
+		}})},
 	},
 	{
 		name: "one of two parked messages is delivered", setup: failed(adapters.ParkedRetrying, "r2"), drain: delivered,
-		roles: []role{cut(does(relayA, succeeds)), does(relayB, acquire), aDies},
+		roles: []role{cut(does(relayA, calls{succeeds})), does(relayB, calls{acquire}), aDies},
 	},
 	{
 		name: "pause", setup: free("r1"), drain: delivered,
-		roles: []role{does(operator, pause), does(relayA, acquireUnpaused, acquireUnpaused), does(relayB, acquireUnpaused)},
+		roles: []role{does(operator, calls{pause}), does(relayA, calls{acquireUnpaused, acquireUnpaused}), does(relayB, calls{acquireUnpaused})},
+	},
+	{
+		name: "an instance is removed", setup: owned("r1", "r2"), drain: delivered,
+		roles: []role{does(relayA, calls{turn, turn}), does(operator, calls{removeA}), does(relayB, calls{acquire, turn})},
+		ends:  wants("lanes of an instance that was removed", 0, "outrider_cursor WHERE owner = 'a'"),
+	},
+	{
+		name: "a route is forgotten", setup: settledOnce,
+		roles: []role{aDies, does(another, calls{forget}), does(relayA, calls{turn}), does(relayB, calls{acquire})},
+		ends: func(w *world) error {
+			if !w.relays[relayB].owns { // it found another owner
+				return nil
+			}
+			return w.want("lanes of b", 1, "outrider_cursor WHERE owner = 'b'")
+		},
+	},
+	{
+		name: "an operator's session locks a message", setup: failed(adapters.ParkedRetrying, "r2"), drain: delivered,
+		roles: []role{cut(does(relayA, calls{succeeds})), locksParked, orders(another, adapters.ParkedRedrive), does(relayB, calls{acquire})},
 	},
 	{
 		name: "bind", setup: owned(),
-		roles: []role{does(relayA, bind("one")), does(relayB, bind("other"))},
+		roles: []role{does(relayA, calls{bind("one")}), does(relayB, calls{bind("other")})},
 		ends:  func(w *world) error { return w.noted(1, "refused") },
 	},
 	{
 		name: "seek", setup: owned("r1", "r2"),
-		roles: []role{does(relayA, turn, turn), does(operator, seek)},
+		roles: []role{does(relayA, calls{turn, turn}), does(operator, calls{seek})},
 		ends:  wants("lanes at the place that was ordered", 1, "outrider_cursor WHERE position = 777 AND owner IS NULL"),
 	},
 	{
 		name: "park beside a takeover", setup: owned("r1"), drain: delivered,
-		roles: []role{cut(does(relayA, parks, turn)), aDies, does(relayB, acquire, parks)},
+		roles: []role{cut(does(relayA, calls{parks, turn})), aDies, does(relayB, calls{acquire, parks})},
 		ends:  wants("messages that are parked twice", 0, "(SELECT event_id FROM outrider_parked GROUP BY event_id HAVING count(*) > 1) AS t"),
 	},
 	{
 		name: "redrive beside a failed attempt", setup: failed(adapters.ParkedRetrying), drain: delivered,
-		roles: []role{does(relayA, failsAgain), orders(operator, adapters.ParkedRedrive)},
+		roles: []role{does(relayA, calls{failsAgain}), orders(operator, adapters.ParkedRedrive)},
 		ends:  all(wants("messages without attempts", 1, "outrider_parked WHERE attempts = 0 AND status = 'retrying'"), seenByTheOwner),
 	},
 	{
 		name: "skip beside a failed attempt", setup: failed(adapters.ParkedRetrying),
-		roles: []role{does(relayA, failsAgain), orders(operator, adapters.ParkedSkip)},
+		roles: []role{does(relayA, calls{failsAgain}), orders(operator, adapters.ParkedSkip)},
 		ends:  all(wants("messages that were skipped and are there", 0, "outrider_parked"), seenByTheOwner),
 	},
 	{
 		name: "redrive beside a delivery", setup: failed(adapters.ParkedRetrying), drain: delivered,
-		roles: []role{cut(does(relayA, succeeds)), orders(operator, adapters.ParkedRedrive)},
+		roles: []role{cut(does(relayA, calls{succeeds})), orders(operator, adapters.ParkedRedrive)},
 		ends:  wants("messages that were delivered and are there", 0, "outrider_parked"),
 	},
 	{
 		name: "purge beside a redrive", setup: failed(adapters.ParkedDead),
-		roles: []role{orders(operator, adapters.ParkedPurge), orders(another, adapters.ParkedRedrive), does(relayA, turn)},
+		roles: []role{orders(operator, adapters.ParkedPurge), orders(another, adapters.ParkedRedrive), does(relayA, calls{turn})},
 		ends: func(w *world) error {
 			return all(wants("messages", w.notes["redrive"], "outrider_parked"), func(w *world) error { return w.noted(1, "purge", "redrive") })(w)
 		},
@@ -110,35 +129,35 @@ var stateScenarios = []*scenario{
 var logScenarios = slices.Concat([]*scenario{
 	{
 		name: "late rows", setup: owned(), drain: delivered,
-		roles: []role{publishes(publisher, "p1", "p2"), publishes(another, "q1"), does(relayA, turn, turn)},
+		roles: []role{publishes(publisher, "p1", "p2"), publishes(another, "q1"), does(relayA, calls{turn, turn})},
 	},
 	{
 		name: "late rows behind settled ones", setup: settledOnce, drain: delivered,
-		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, turn, turn, turn)},
+		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, calls{turn, turn, turn})},
 	},
 	{
 		name: "late rows of a slow insert", setup: owned(), drain: delivered,
-		roles: []role{slowly(publisher, "p1"), publishes(another, "q1"), does(relayA, turn, turn)},
+		roles: []role{slowly(publisher, "p1"), publishes(another, "q1"), does(relayA, calls{turn, turn})},
 	},
 	{
 		name: "late rows while the owner changes", setup: owned("r1"), drain: delivered,
-		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, turn), aDies, does(relayB, acquire, turn)},
+		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, calls{turn}), aDies, does(relayB, calls{acquire, turn})},
 	},
 	{
 		name: "retention beside late rows", setup: owned("r1"), drain: delivered,
-		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, turn, retain, turn)},
+		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, calls{turn, retain, turn})},
 	},
 	{
 		name: "exactly once", setup: owned("r1", "r2"), drain: sunk,
-		roles: []role{cut(does(relayA, turnTx, turnTx)), aDies, does(relayB, acquire, turnTx)},
+		roles: []role{cut(does(relayA, calls{turnTx, turnTx})), aDies, does(relayB, calls{acquire, turnTx})},
 	},
 	{
 		name: "exactly once over a lost connection", setup: owned("r1", "r2"), drain: sunk,
-		roles: []role{cut(does(relayA, turnTx))},
+		roles: []role{cut(does(relayA, calls{turnTx}))},
 	},
 	{
 		name: "skip beside a delivery in a transaction", setup: failed(adapters.ParkedRetrying),
-		roles: []role{does(relayA, succeedsTx), orders(operator, adapters.ParkedSkip)},
+		roles: []role{does(relayA, calls{succeedsTx}), orders(operator, adapters.ParkedSkip)},
 		ends: func(w *world) error {
 			return all(wants("deliveries of a message that was not skipped", 1-w.notes["skip"], "sink"), wants("messages that are there", 0, "outrider_parked"))(w)
 		},

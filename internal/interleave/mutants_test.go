@@ -30,6 +30,8 @@ var logMutants = []*mutant{
 	{name: "redrive: the attempts stay", by: "redrive beside a failed attempt", find: "SET status = 'retrying', attempts = 0,", replace: "SET status = 'retrying',"},
 	{name: "purge: messages that are not dead too", by: "purge beside a redrive", find: "AND status IN ('dead')", replace: ""},
 	{name: "seek: the epoch stays", by: "seek", find: "epoch = c.epoch + 1, commands", replace: "epoch = c.epoch, commands"},
+	{name: "remove instance: the owner stays", by: "an instance is removed", find: "SET owner = NULL WHERE owner = ", replace: "SET owner = owner WHERE owner = "},
+	{name: "forget: routes of living owners too", by: "a route is forgotten", within: "coalesce(min(i.id)", find: "i.id = c.owner", replace: "i.id = c.owner AND false"},
 	{name: "seek: the owner stays", by: "seek", find: "owner = NULL, updated_at", replace: "owner = c.owner, updated_at"},
 	{name: "deliver: what a lost commit has written is not found", by: "exactly once over a lost connection", find: "SELECT epoch, revision FROM", replace: "SELECT epoch, revision - 1 FROM"},
 	{name: "deliver: skipped messages are not missed", by: "skip beside a delivery in a transaction", find: "SELECT p.route, p.slot, p.seq FROM \"public\".outrider_parked AS p\nJOIN unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq) ON p.route = u.route AND p.slot = u.slot AND p.seq = u.seq\nFOR UPDATE OF p",
@@ -54,6 +56,11 @@ var queueMutants = []*mutant{
 	{name: "recover: delivered rows too", by: "recovery beside claims of the living", find: "WHERE t.\"status\" = 'PROCESSING' AND t.\"processed_at\" <", replace: "WHERE t.\"processed_at\" <"},
 	{name: "redrive: rows that are not dead too", by: "redrive beside a redrive", find: "AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: ""},
 	{name: "purge: rows that are not dead too", by: "redrive beside a purge", find: "[]) AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: "[])"},
+}
+
+// manyMutants are changes of the statement that claims many rows at once.
+var manyMutants = []*mutant{
+	{name: "take all: the status stays", by: "many rows are claimed at once", within: "FROM unnest($1::tid[]", find: "SET \"status\" = 'PROCESSING', \"processed_at\" = (SELECT", replace: "SET \"processed_at\" = (SELECT"},
 }
 
 // asideMutants are changes of the statements with which settles go aside.
@@ -81,6 +88,7 @@ var mariadbStateMutants = []*mutant{
 	{name: "redrive: the attempts stay", by: "redrive beside a failed attempt", find: "SET status = 'retrying', attempts = 0,", replace: "SET status = 'retrying',"},
 	{name: "purge: messages that are not dead too", by: "purge beside a redrive", find: "AND status IN ('dead')", replace: ""},
 	{name: "seek: the epoch stays", by: "seek", find: "epoch = epoch + 1, commands", replace: "epoch = epoch, commands"},
+	{name: "forget: routes of living owners too", by: "a route is forgotten", within: "coalesce(min(i.id)", find: "i.id = c.owner", replace: "i.id = c.owner AND false"},
 	{name: "seek: the owner stays", by: "seek", find: "commands = commands + 1, owner = NULL", replace: "commands = commands + 1"},
 }
 

@@ -2,6 +2,7 @@ package interleave_test
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
@@ -11,51 +12,51 @@ import (
 var queueScenarios = []*scenario{
 	{
 		name: "two claim", setup: free("g1", "g2", "h1"), drain: emptied,
-		roles: []role{does(relayA, claims, delivers), does(relayB, claims, delivers), publishes(publisher, "g3")},
+		roles: []role{does(relayA, calls{claims, delivers}), does(relayB, calls{claims, delivers}), publishes(publisher, "g3")},
 	},
 	{
 		name: "claims over a lost connection", setup: free("g1", "g2"), drain: emptied,
-		roles: []role{cut(does(relayA, claims, delivers)), does(relayB, claims, delivers)},
+		roles: []role{cut(does(relayA, calls{claims, delivers})), does(relayB, calls{claims, delivers})},
 	},
 	{
 		name: "another session locks the first row of a group", setup: free("g1", "g2", "h1"), drain: emptied,
-		roles: []role{locks, does(relayA, claims)}, brisk: relayA,
+		roles: []role{locks, does(relayA, calls{claims})}, brisk: relayA,
 	},
 	{
 		name: "another processor takes the first row of a group", setup: free("g1", "g2", "h1"), drain: emptied,
-		roles: []role{elsewhere, does(relayA, claims, claims)}, brisk: relayA,
+		roles: []role{elsewhere, does(relayA, calls{claims, claims})}, brisk: relayA,
 	},
 	{
 		name: "recovery beside claims of the living", setup: free("g1", "g2"), drain: emptied,
-		roles: []role{does(relayA, claims, delivers), does(relayB, recovers, claims)}, brisk: relayB,
+		roles: []role{does(relayA, calls{claims, delivers}), does(relayB, calls{recovers, claims})}, brisk: relayB,
 	},
 	{
 		name: "recovery beside its own claims", setup: free("g1", "g2"), drain: emptied,
-		roles: []role{does(another, claims, recovers, delivers), does(relayA, claims)},
+		roles: []role{does(another, calls{claims, recovers, delivers}), does(relayA, calls{claims})},
 	},
 	{
 		name: "rows are put back", setup: free("g1", "g2"), drain: emptied,
-		roles: []role{does(relayA, claims, putsBack, claims), does(relayB, claims, delivers)},
+		roles: []role{does(relayA, calls{claims, putsBack, claims}), does(relayB, calls{claims, delivers})},
 	},
 	{
 		name: "rows are attempted again", setup: free("g1"), drain: emptied,
-		roles: []role{does(relayA, claims, fails, claims, delivers), does(relayB, claims, delivers)},
+		roles: []role{does(relayA, calls{claims, fails, claims, delivers}), does(relayB, calls{claims, delivers})},
 	},
 	{
 		name: "claims that count as stuck", setup: claimed("g1", "g2"), drain: emptied,
-		roles: []role{does(relayA, extends, delivers), does(another, recovers, claims, delivers)},
+		roles: []role{does(relayA, calls{extends, delivers}), does(another, calls{recovers, claims, delivers})},
 	},
 	{
 		name: "a settle of claims that count as stuck", setup: claimed("g1", "g2"), drain: emptied,
-		roles: []role{does(relayA, delivers), does(another, recovers, claims, delivers)},
+		roles: []role{does(relayA, calls{delivers}), does(another, calls{recovers, claims, delivers})},
 	},
 	{
 		name: "rows that are put back beside a recovery", setup: claimed("g1", "g2"), drain: emptied,
-		roles: []role{does(relayA, putsBack), does(another, recovers, claims, delivers)},
+		roles: []role{does(relayA, calls{putsBack}), does(another, calls{recovers, claims, delivers})},
 	},
 	{
 		name: "redrive beside a purge", setup: dead, drain: emptied,
-		roles: []role{changes(operator, adapters.ParkedRedrive), changes(relayB, adapters.ParkedPurge), does(relayA, claims, delivers)},
+		roles: []role{changes(operator, adapters.ParkedRedrive), changes(relayB, adapters.ParkedPurge), does(relayA, calls{claims, delivers})},
 		ends: func(w *world) error {
 			if w.notes["purge"] > 0 {
 				w.committed = w.committed[1:]
@@ -65,9 +66,35 @@ var queueScenarios = []*scenario{
 	},
 	{
 		name: "redrive beside a redrive", setup: dead, drain: emptied,
-		roles: []role{changes(operator, adapters.ParkedRedrive), changes(relayB, adapters.ParkedRedrive), does(relayA, claims, fails)},
+		roles: []role{changes(operator, adapters.ParkedRedrive), changes(relayB, adapters.ParkedRedrive), does(relayA, calls{claims, fails})},
 		ends:  wants("rows that were redriven once and keep their failed attempt", 0, events+" WHERE id = 'g1' AND retry_count > 1"),
 	},
+}
+
+// manyScenarios are those of claims that PostgreSQL takes all at once.
+var manyScenarios = []*scenario{
+	{
+		name: "many rows are claimed at once", setup: many, drain: emptied,
+		roles: []role{does(relayA, calls{claims, delivers}), elsewhere, does(relayB, calls{claims, delivers})},
+	},
+	{
+		name: "another session locks one of many rows", setup: many, drain: emptied,
+		roles: []role{locks, does(relayA, calls{claims, delivers})},
+	},
+}
+
+// many is a setup: as many rows wait as are claimed without a lock first, and more.
+func many(w *world) error {
+	ids := make([]string, 0, 260)
+	for i := range 260 {
+		ids = append(ids, fmt.Sprintf("g%d", i+1))
+	}
+	for _, r := range w.relays {
+		r.limit = 300
+	}
+	w.commit(drainer, ids...)
+	return w.exec(drainer, "INSERT INTO "+events+` (id, type, message_group, payload, status, created_at)
+SELECT 'g' || n, 'EVENT', 'g', '{"type":"t"}', 'PENDING', now() + n * interval '1 microsecond' - interval '1 second' FROM generate_series(1, 260) AS n`)
 }
 
 // dead is a setup: the row g1 is dead, and g2 waits behind it.
@@ -83,7 +110,7 @@ func claimed(ids ...string) func(w *world) error {
 }
 
 // elsewhere is another processor, which takes the oldest row if it can, and finishes it.
-var elsewhere = does(operator, func(r *relay) error {
+var elsewhere = does(operator, calls{func(r *relay) error {
 	w := r.w
 	if err := w.exec(operator, "UPDATE "+events+" SET status = 'PROCESSING', processed_at = now(), error_message = 'elsewhere' WHERE id = 'g1' AND status = 'PENDING'"); err != nil {
 		return err
@@ -99,7 +126,7 @@ var elsewhere = does(operator, func(r *relay) error {
 	}
 	w.hold("g1", rowSettling)
 	return w.exec(operator, "COMMIT")
-})
+}})
 
 // locks is another session, which locks the oldest row for a while.
 var locks = runs(operator, "BEGIN", "SELECT id FROM "+events+" WHERE id = 'g1' FOR UPDATE", "COMMIT")

@@ -61,8 +61,11 @@ type relay struct {
 // call is something that a relay does.
 type call func(r *relay) error
 
-// does is a role of some calls, one after the other.
-func does(name string, calls ...call) role {
+// calls are what a session does, one after the other.
+type calls []call
+
+// does is a role of some calls.
+func does(name string, calls calls) role {
 	return role{session: name, run: func(r *relay) error {
 		for _, call := range calls {
 			if err := call(r); err != nil {
@@ -81,7 +84,7 @@ func cut(r role) role {
 
 // runs is a role that runs SQL.
 func runs(session string, statements ...string) role {
-	return does(session, func(r *relay) error { return r.w.exec(session, statements...) })
+	return does(session, calls{func(r *relay) error { return r.w.exec(session, statements...) }})
 }
 
 // readTable reads the lane's rows of Outrider's own table.
@@ -327,6 +330,21 @@ func turnAfterRestore(r *relay) error {
 func pause(r *relay) error {
 	_, err := r.store.Pause(r.w.ctx, adapters.Pause{Route: route, By: operator})
 	r.w.note("paused", 1)
+	return err
+}
+
+// removeA takes all lanes from a, which runs on.
+func removeA(r *relay) error {
+	_, err := r.store.RemoveInstance(r.w.ctx, relayA, operator)
+	return err
+}
+
+// forget forgets the route, unless an owner lives.
+func forget(r *relay) error {
+	_, err := r.store.Forget(r.w.ctx, route, false, operator)
+	if errors.Is(err, adapters.ErrAlive) {
+		return nil
+	}
 	return err
 }
 

@@ -117,10 +117,14 @@ func (w *world) keepState(t *testing.T, open func(url string) (adapters.Operator
 	}
 	fresh := w.fresh
 	w.fresh = func() error {
-		for _, r := range w.relays {
-			r.owns, r.lane = false, adapters.LaneState{}
+		err := fresh()
+		for name, r := range w.relays {
+			if r.owns, r.lane = false, (adapters.LaneState{}); name == relayA || name == relayB || name == drainer {
+				_, renewErr := again(func() (map[adapters.LaneRef]adapters.LaneMark, error) { return r.store.Renew(w.ctx, name, lease) }) // it may have been removed
+				err = errors.Join(err, renewErr)
+			}
 		}
-		return fresh()
+		return err
 	}
 }
 

@@ -10,22 +10,22 @@ import (
 
 // publishes inserts rows in one transaction.
 func publishes(session string, ids ...string) role {
-	return does(session, func(r *relay) error {
+	return does(session, calls{func(r *relay) error {
 		statements := []string{"BEGIN"}
 		for _, id := range ids {
 			statements = append(statements, r.w.row(id))
 		}
 		return r.publish(append(statements, "COMMIT"), ids...)
-	})
+	}})
 }
 
 // slowly inserts a row in the two steps that an INSERT takes: it draws the position before it has a transaction id.
 func slowly(session, id string) role {
-	return does(session, func(r *relay) error {
+	return does(session, calls{func(r *relay) error {
 		const sequence = "(pg_get_serial_sequence('outrider_outbox', 'position'))"
 		insert := strings.NewReplacer("(id", "(position, id", "VALUES (", "OVERRIDING SYSTEM VALUE VALUES (currval"+sequence+", ").Replace(r.w.row(id))
 		return r.publish([]string{"BEGIN", "SELECT nextval" + sequence, insert, "COMMIT"}, id)
-	})
+	}})
 }
 
 // publish runs statements that commit rows.
@@ -49,7 +49,10 @@ func published(w *world, ids ...string) error {
 }
 
 // aDies ends the lease of a, which runs on.
-var aDies = does(operator, func(r *relay) error { return r.w.exec(operator, fmt.Sprintf(r.w.endLease, relayA)) })
+var aDies = does(operator, calls{func(r *relay) error { return r.w.exec(operator, fmt.Sprintf(r.w.endLease, relayA)) }})
+
+// locksParked is a session that looks at messages with a lock, and lets go of them.
+var locksParked = runs(operator, "BEGIN", "SELECT * FROM outrider_parked FOR UPDATE", "ROLLBACK")
 
 // owned is a setup: a has the lane, and some rows are there.
 func owned(ids ...string) func(w *world) error {
@@ -84,11 +87,11 @@ func failed(status adapters.ParkedStatus, others ...string) func(w *world) error
 
 // orders is an operator's command on the parked messages.
 func orders(session string, action adapters.ParkedAction) role {
-	return does(session, func(r *relay) error {
+	return does(session, calls{func(r *relay) error {
 		step, err := r.store.ChangeParked(r.w.ctx, adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: route}, By: session})
 		r.w.note(string(action), step.Changed)
 		return err
-	})
+	}})
 }
 
 // delivered drains the log: all instances but the drainer are dead.

@@ -15,6 +15,7 @@ var suites = []suite{
 	{"PostgreSQL: Outrider's own table, its state store, deliveries in a transaction", logScenarios, logMutants, logDatabase, logWorld},
 	{"PostgreSQL: settling beside an old snapshot", asideScenarios, asideMutants, logDatabase, asideWorld},
 	{"PostgreSQL: queue tables", queueScenarios, queueMutants, queueDatabase, queueWorld},
+	{"PostgreSQL: many rows of a queue", manyScenarios, manyMutants, queueDatabase, queueWorld},
 	{"MariaDB: the state store", stateScenarios, mariadbStateMutants, mariadbDatabase, mariadbStateWorld},
 	{"MariaDB: queue tables", queueScenarios, mariadbQueueMutants, mariadbDatabase, mariadbQueueWorld},
 }
@@ -72,7 +73,8 @@ func TestInterleavings(t *testing.T) {
 			t.Parallel()
 			w := s.open(t, s.database(t), nil)
 			for _, sc := range s.scenarios {
-				e, err := &explored{}, error(nil)
+				var err error
+				e := &explored{}
 				if n := shareOf(t); n > 0 {
 					err = e.sample(t.Context(), w, sc, n)
 				} else if err = e.explore(t.Context(), w, sc, allMost); err == nil && e.runs == allMost {
