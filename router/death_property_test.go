@@ -32,8 +32,8 @@ type deaths struct {
 	dying sync.Map    // ids in dies and early
 
 	mu      sync.Mutex
-	groups  [4]int          // how many messages each has
-	paused  [4]bool         //
+	groups  [4]int // how many messages each has
+	paused  [4]bool
 	dies    map[string]bool // at the destination, or before its turn there
 	early   map[string]bool // in a middleware, before its turn
 	fails   map[string]bool // once
@@ -205,17 +205,18 @@ func (d *deaths) step() {
 		d.mu.Lock()
 		d.down = !d.down
 		d.mu.Unlock()
-	case 7: // lanes move, or are lost
-		if d.random.IntN(2) == 0 {
+	case 7: // lanes are lost, or move
+		switch {
+		case d.random.IntN(2) == 0:
 			d.mu.Lock()
 			d.lost = true
 			d.mu.Unlock()
 			d.a.state.evict()
-		} else if d.both {
+		case d.both:
 			d.wait(false)
 			d.b.stop()
 			d.both = false
-		} else {
+		default:
 			d.begin(d.b)
 			d.both = true
 		}
@@ -231,7 +232,8 @@ func (d *deaths) ended() bool {
 	for g, n := range d.groups {
 		for i := range n {
 			id := fmt.Sprintf("g%d-%d", g, i)
-			if d.arrived[id] == 0 && !d.skipped[id] && !((d.dies[id] || d.early[id]) && d.written(id)) {
+			dead := (d.dies[id] || d.early[id]) && d.written(id)
+			if d.arrived[id] == 0 && !d.skipped[id] && !dead {
 				return false
 			}
 		}
