@@ -264,9 +264,8 @@ type Target struct {
 
 // String says the place in words.
 func (p Target) String() string {
-	if slot := p.Partition; slot != nil {
-		p.Partition = nil
-		return fmt.Sprintf("%s of partition %d", p, *slot)
+	if p.Partition != nil {
+		return fmt.Sprintf("%s of partition %d", Target{Start: p.Start, Position: p.Position}, *p.Partition)
 	}
 	switch {
 	case p.Position > 0:
