@@ -63,13 +63,13 @@ func (g *Gate) Front(key string) *Ticket {
 	return nil
 }
 
-// Last returns the last message of the group that has not left; nil: none.
+// Last returns the last message of the group that has not left, except those that [Gate.Stay] keeps: they are over. Nil: none.
 func (g *Gate) Last(key string) *Ticket {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if q := g.groups[key]; q != nil {
 		for _, t := range slices.Backward(q.queue[q.head:]) {
-			if t != nil {
+			if t != nil && !t.stays {
 				return t
 			}
 		}

@@ -245,7 +245,7 @@ func (d *deaths) ended() bool {
 // nothing of the group passes it, everything ends, once unless lanes were lost, and nothing stays in the lanes.
 func TestG1_G2_G3_WhatMeetsADeathThatIsNotWritten(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testenv.Brief(80, 2000)) {
+	for seed := range uint64(testenv.Brief(80, 1000)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, templated)
 			r.deliverFirst = seed%4 >= 2
@@ -282,4 +282,34 @@ func TestG1_G2_G3_WhatMeetsADeathThatIsNotWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Some of a group's parked messages have come back, and the last of them is dead: while that is not written, fresh messages join those that are
+// still parked.
+func TestG2_FreshMessagesBehindADeathAndParkedOnes(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		first := flaky(outbox.Transient(errInjected, 3*time.Second))
+		r.dest.setFail(func(address string, msg *message.Message) error {
+			switch msg.UUID {
+			case "g0-0":
+				return first(address, msg)
+			case "g0-1":
+				r.state.setFail(errInjected)
+				return outbox.Permanent(errInjected)
+			}
+			return nil
+		})
+		r.fill(1, 6)
+		r.start(r.route(func(rt *Route) { rt.Window = 8 }))
+		r.await(1)
+		r.fillFrom(1, 6, 9)
+		time.Sleep(time.Minute)
+		r.state.setFail(nil)
+		r.await(8)
+		r.stop()
+		want := []string{"g0-0", "g0-2", "g0-3", "g0-4", "g0-5", "g0-6", "g0-7", "g0-8"}
+		if got := r.dest.received()["g0"]; !slices.Equal(got, want) {
+			t.Errorf("arrived %v, want %v", got, want)
+		}
+	})
 }
