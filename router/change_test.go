@@ -17,10 +17,10 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// versioned is a route of its own state and receiver, so that each version of it is another one.
-func (r *rig) versioned(name string, dest *receiver, version int) Route {
+// versioned is the route with settings of a version.
+func (r *rig) versioned(dest *receiver, version int) Route {
 	def := r.route(func(rt *Route) {
-		rt.Name, rt.Destination, rt.Window = name, dest, 100+version
+		rt.Destination, rt.Window = dest, 100+version
 		if version%3 == 2 {
 			rt.Attempts, rt.Order = 7, adapters.OrderGroup
 		}
@@ -66,18 +66,18 @@ func TestG1_G2_G3_RoutesChangeWhileTheOthersGoOn(t *testing.T) {
 				}
 				there = false
 			case there:
-				if err := r.router.Change([]string{"orders"}, []Route{r.versioned("orders", r.dest, i)}); err != nil {
+				if err := r.router.Change([]string{"orders"}, []Route{r.versioned(r.dest, i)}); err != nil {
 					t.Fatal(err)
 				}
 			default:
-				if err := r.router.Change(nil, []Route{r.versioned("orders", r.dest, i)}); err != nil {
+				if err := r.router.Change(nil, []Route{r.versioned(r.dest, i)}); err != nil {
 					t.Fatal(err)
 				}
 				there = true
 			}
 		}
 		if !there {
-			if err := r.router.Change(nil, []Route{r.versioned("orders", r.dest, 0)}); err != nil {
+			if err := r.router.Change(nil, []Route{r.versioned(r.dest, 0)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,7 +100,7 @@ func TestG1_G2_G3_ChangesOfRoutesAmongOtherEvents(t *testing.T) {
 		a.config.Instance = "a"
 		store := &unsettling{memState: a.state}
 		here := func(version int) Route {
-			def := a.versioned("orders", a.dest, version)
+			def := a.versioned(a.dest, version)
 			def.State = store
 			return def
 		}
@@ -126,7 +126,7 @@ func TestG1_G2_G3_ChangesOfRoutesAmongOtherEvents(t *testing.T) {
 				if joined = !joined; joined {
 					b = a.peer("b")
 					b.dest = a.dest
-					b.start(b.versioned("orders", b.dest, 0))
+					b.start(b.versioned(b.dest, 0))
 				} else {
 					b.stop()
 				}

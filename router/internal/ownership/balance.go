@@ -61,7 +61,7 @@ func (m *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 		case <-ctx.Done():
 		}
 		if timer.Stop(); ctx.Err() != nil {
-			return nil //nolint:nilerr // asked to stop: that is no failure
+			return nil
 		}
 		var err error
 		if pause, err = m.AcquireAll(ctx); err != nil {
