@@ -17,12 +17,12 @@ type Changes struct {
 
 // Since returns how the configuration differs from a former one. It returns false if nothing differs, and where a relay has to begin anew: no
 // route stays, a source gets its first route or loses its last one, a route shows its progress to others, the first or last route is traced,
-// a file that a section names has other contents, or anything but sections poll, destinations and routes differs. The order of lines does not
+// a file that both name has other contents, or anything but sections poll, destinations and routes differs. The order of lines does not
 // count.
 func (cfg *Config) Since(former *Config) (c Changes, ok bool) {
 	was, rest := former.withoutPolls()
 	is, now := cfg.withoutPolls()
-	if !reflect.DeepEqual(rest, now) {
+	if !reflect.DeepEqual(rest, now) || cfg.files.Differ(former.files) {
 		return c, false
 	}
 	c.Polls = map[string]Poll{}
@@ -62,7 +62,7 @@ func (cfg *Config) Since(former *Config) (c Changes, ok bool) {
 // withoutPolls separates what a running relay can change, the sections poll, routes and destinations, from the rest of a configuration.
 func (cfg *Config) withoutPolls() (polls map[string]Poll, rest *Config) {
 	polls, rest = map[string]Poll{}, new(*cfg)
-	rest.Warnings, rest.Notes, rest.Routes, rest.Destinations, rest.Sources = nil, nil, nil, nil, map[string]Source{}
+	rest.Warnings, rest.Notes, rest.files, rest.Routes, rest.Destinations, rest.Sources = nil, nil, nil, nil, nil, map[string]Source{}
 	for name, source := range cfg.Sources {
 		if t, ok := source.(tabled); ok {
 			polls[name], source = t.shared().Poll, withoutPoll(t)

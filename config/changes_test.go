@@ -74,6 +74,9 @@ func TestChangesSinceAFormerConfiguration(t *testing.T) {
 
 	// A file that a section names is part of it, whatever else changes.
 	former := parsed(t, secured)
+	if got, ok := former.Since(parsed(t, changing)); !ok || len(got.Routes) != 1 {
+		t.Errorf("with a certificate of its own: %+v, %v", got, ok)
+	}
 	other := strings.Replace(secured, "https://x.example", "https://x2.example", 1)
 	if _, ok := parsed(t, other).Since(former); !ok {
 		t.Error("with the same certificate")

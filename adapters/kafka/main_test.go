@@ -65,15 +65,17 @@ func (b *cluster) create(tb testing.TB, name string, partitions int32, config ma
 	tb.Cleanup(func() { _, _ = b.adm.DeleteTopic(context.Background(), name) })
 }
 
-// awaitTopic returns when the broker serves all partitions of a topic: a moment
-// after it was created, it may still say that there is no such topic.
+// awaitTopic returns when the broker serves all partitions of a new topic: a moment
+// after it was created, it may still say that there is no such topic, or take records for a deleted one of that name.
 func (b *cluster) awaitTopic(tb testing.TB, name string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	for {
 		ends, err := b.adm.ListEndOffsets(ctx, name)
-		if err == nil && ends.Error() == nil && len(ends[name]) > 0 {
+		former := false
+		ends.Each(func(o kadm.ListedOffset) { former = former || o.Offset > 0 })
+		if err == nil && ends.Error() == nil && len(ends[name]) > 0 && !former {
 			return
 		}
 		select {

@@ -30,7 +30,12 @@ import (
 // project reads compose.yaml by the specification's own loader, which refuses keys that it does not know.
 func project(t *testing.T) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithProfiles([]string{"*"}), cli.WithDiscardEnvFile)
+	return projectOf(t, "compose.yaml")
+}
+
+func projectOf(t *testing.T, file string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{file}, cli.WithProfiles([]string{"*"}), cli.WithDiscardEnvFile)
 	must(t, err)
 	p, err := options.LoadProject(t.Context())
 	must(t, err)

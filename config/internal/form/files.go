@@ -208,6 +208,16 @@ func ContentsOf(cfg any) Contents {
 	return c
 }
 
+// Differ reports whether a file of both has other contents.
+func (c Contents) Differ(other Contents) bool {
+	for path, sum := range c {
+		if was, known := other[path]; known && was != sum {
+			return true
+		}
+	}
+	return false
+}
+
 func (c Contents) read(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
