@@ -202,7 +202,7 @@ func TestG1_G2_G3_AConsumerGroupIsKilledAndFrozen(t *testing.T) {
 	}
 	stop := l.keepWriting(1000)
 	kills, freezes := 0, 0
-	for round := range rounds(t, testenv.Brief(1, 63), 63) {
+	for round := range rounds(t, testenv.Brief(1, 6), 63) {
 		before := to.arrived()
 		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+100 })
 		r := f.any()
@@ -263,7 +263,7 @@ func TestG1_G2_FromATableOverKafkaToWebhooks(t *testing.T) {
 	first := start(t, feeder)
 	w := write(t, tables.pool, false)
 	kills := 0
-	for range rounds(t, testenv.Brief(1, 5), 50) {
+	for range rounds(t, testenv.Brief(1, 3), 50) {
 		before := to.arrived()
 		first.until("has messages delivered", func() bool { return to.arrived() > before+50 })
 		first.kill()
