@@ -23,7 +23,8 @@ import (
 // deaths is a run in which the writes of deaths wait, and their groups meet what may happen to them meanwhile.
 type deaths struct {
 	a, b    *rig
-	random  *rand.Rand
+	random  *rand.Rand  // of the test's own goroutine
+	pauses  *rand.Rand  // of deliveries, with the mutex
 	table   *queueTable // nil: the rows are read by cursor
 	begin   func(r *rig)
 	written func(id string) bool // it is durable that it is dead
@@ -47,7 +48,7 @@ type deaths struct {
 }
 
 func newDeaths(r *rig, seed uint64) *deaths {
-	d := &deaths{a: r, random: rand.New(rand.NewPCG(seed, 1)), dies: map[string]bool{}, early: map[string]bool{}, fails: map[string]bool{},
+	d := &deaths{a: r, random: rand.New(rand.NewPCG(seed, 1)), pauses: rand.New(rand.NewPCG(seed, 2)), dies: map[string]bool{}, early: map[string]bool{}, fails: map[string]bool{},
 		moved: map[string]bool{}, skipped: map[string]bool{}, arrived: map[string]int{}}
 	r.config.Instance, r.config.DrainTimeout = "a", 10*time.Second
 	d.b = r.peer("b")
@@ -92,7 +93,7 @@ func (d *deaths) before(next message.HandlerFunc) message.HandlerFunc {
 // take is the destination.
 func (d *deaths) take(address string, msg *message.Message) error {
 	d.mu.Lock()
-	pause := time.Duration(d.random.IntN(40)) * time.Millisecond
+	pause := time.Duration(d.pauses.IntN(40)) * time.Millisecond
 	d.mu.Unlock()
 	time.Sleep(pause)
 	d.mu.Lock()
@@ -245,7 +246,7 @@ func (d *deaths) ended() bool {
 // nothing of the group passes it, everything ends, once unless lanes were lost, and nothing stays in the lanes.
 func TestG1_G2_G3_WhatMeetsADeathThatIsNotWritten(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testenv.Brief(80, 1000)) {
+	for seed := range uint64(testenv.Brief(80, 200)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, templated)
 			r.deliverFirst = seed%4 >= 2
