@@ -89,6 +89,9 @@ func (r *Router) wire(ended []string, begun []Route) (fresh []*wired, err error)
 			continue
 		}
 		rt := lane.NewRoute(def.lanes(), &r.shared)
+		if former := r.named(def.Name); former != nil {
+			rt.PutBack = former.PutBack
+		}
 		w := &wired{def: def, manager: r.managers[i], Route: r.managers[i].Make(rt, def.owned()), reader: r.readerOf(def)}
 		rt.Connect(w.reader, w.Route)
 		fresh = append(fresh, w)

@@ -161,6 +161,66 @@ func TestG1_G2_G3_ChangesOfRoutesAmongOtherEvents(t *testing.T) {
 	})
 }
 
+// Messages that this process publishes by the hot path meet changes of their route: before the commit, after it, and while it has no route.
+func TestG1_G2_G3_HotRowsWhileRoutesChange(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		other := &receiver{ordering: wave}
+		r.start(r.route(nil), r.route(func(rt *Route) { rt.Name, rt.Destination = "other", other }))
+		<-r.router.Ready()
+		changed := make(chan error, 1)
+		changed <- nil
+		const rounds = 400
+		for i := range rounds {
+			select {
+			case err := <-changed:
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { changed <- r.router.Change([]string{"orders"}, []Route{r.versioned(r.dest, 4*i)}) }() // without a pace of its own
+			default:
+			}
+			for g := range 5 {
+				r.source.mu.Lock()
+				r.source.coming = &adapters.Row{ID: fmt.Sprintf("g%d-%d", g, i), Type: "t", Group: fmt.Sprint("g", g), Payload: []byte("{}"), CreatedAt: time.Now()}
+				row := r.source.coming
+				r.source.mu.Unlock()
+				in := r.router.AnnounceRows(r.source, "")
+				in.Inserted(nil)
+				time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+				r.source.add(row)
+				time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+				in.Committed()
+				r.router.Committed(r.source, in.Slots)
+			}
+		}
+		if err := <-changed; err != nil {
+			t.Fatal(err)
+		}
+		r.await(rounds * 5)
+		r.until("the other route has everything", func() bool { return other.count() == rounds*5 })
+		time.Sleep(time.Second)
+		r.stop()
+		r.checkOrdered(5, rounds)
+		checkEachOnce(t, 5, rounds, other)
+	})
+}
+
+// That a source was put back is known to the next route of the name, until its lanes have begun.
+func TestG1_AChangedRouteKnowsThatItsSourceWasPutBack(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.start(r.route(nil), r.route(func(rt *Route) { rt.Name = "other" }))
+		<-r.router.Ready()
+		r.router.named("orders").PutBack[5].Store(true)
+		if err := r.router.Change([]string{"orders"}, []Route{r.versioned(r.dest, 4)}); err != nil {
+			t.Fatal(err)
+		}
+		if !r.router.named("orders").PutBack[5].Load() {
+			t.Error("the changed route does not know it")
+		}
+		r.stop()
+	})
+}
+
 // A router that stops while routes change ends as always, and says so to who changes them.
 func TestG3_ARouterStopsWhileRoutesChange(t *testing.T) {
 	inBubble(t, group, func(r *rig) {

@@ -3,10 +3,10 @@ package cow
 
 import "sync/atomic"
 
-// List is read by any goroutine, without a lock, and written by one at a time. Who goes through it sees it as it was when that began.
+// List is read by any goroutine, without a lock, and written by one at a time. What All has returned does not change.
 type List[T any] struct{ now atomic.Pointer[[]T] }
 
-// All returns the elements, which must not be changed.
+// All returns the elements, which the caller must not change.
 func (l *List[T]) All() []T {
 	if now := l.now.Load(); now != nil {
 		return *now
@@ -14,7 +14,7 @@ func (l *List[T]) All() []T {
 	return nil
 }
 
-// Replace takes out those elements that are gone and appends others.
+// Replace removes the elements for which gone returns true, nil: none, and appends others.
 func (l *List[T]) Replace(gone func(T) bool, others ...T) {
 	var next []T
 	for _, e := range l.All() {

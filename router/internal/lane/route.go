@@ -70,7 +70,8 @@ func (s *Shared) limiter(together any, o adapters.Ordering) *handlers.Limiter {
 // Route has the lanes of a route, and what they share.
 type Route struct {
 	// PutBack marks slots whose source was put back: positions that were settled beyond their cursors may be given out again, to other rows.
-	PutBack [adapters.Slots]atomic.Bool
+	// The next route of the name has to know that, too.
+	PutBack *[adapters.Slots]atomic.Bool
 
 	Config
 	shared  *Shared
@@ -98,7 +99,7 @@ type Route struct {
 // NewRoute makes the lanes of a route. They need a feeder and a lease, see [Route.Connect].
 func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
-	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
+	rt := &Route{PutBack: new([adapters.Slots]atomic.Bool), Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
 		limiter: shared.limiter(cfg.Together, o)}
 	rt.Health = health.New[*Item, *Charge](health.Config{Route: cfg.Name, Log: rt.Log, Redact: rt.redact, Opened: rt.Kick})
 	rt.poison = newPoison(rt)

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -24,7 +25,7 @@ func (forgetful) Fit(_ context.Context, cursors []*adapters.Cursor) error {
 // skipped. They may come twice.
 func TestG1_PositionsBeyondACursorAreForgottenWithTheirTransactions(t *testing.T) {
 	t.Parallel()
-	r := &Route{Route: &lane.Route{}, RouteConfig: RouteConfig{Source: forgetful{}}}
+	r := &Route{Route: &lane.Route{PutBack: new([adapters.Slots]atomic.Bool)}, RouteConfig: RouteConfig{Source: forgetful{}}}
 	r.PutBack[2].Store(true)
 	states := []adapters.LaneState{
 		{LaneRef: adapters.LaneRef{Slot: 0}, Cursor: adapters.Cursor{Snapshot: "good"}, Beyond: []int64{5}},
