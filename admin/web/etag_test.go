@@ -17,9 +17,16 @@ func TestAPageThatShowsTheSameIsNotSentAgain(t *testing.T) {
 	if tag == "" {
 		t.Fatal("the page has no ETag")
 	}
-	s.until("a time relative to now goes on", func() bool { b.open("/parked?route=eu_orders"); return b.page != first && b.tag == tag })
+	// A busy machine may change the page once more, such as by an alarm that begins: then it starts over.
+	s.until("a time relative to now goes on", func() bool {
+		b.open("/parked?route=eu_orders")
+		if b.tag != tag {
+			tag, first = b.tag, b.page
+		}
+		return b.page != first
+	})
 	s.until("the page is not sent again", func() bool {
-		if b.tag != "" { // a busy machine may change the page once more, such as by an alarm that begins
+		if b.tag != "" {
 			tag = b.tag
 		}
 		b.head.Set("If-None-Match", tag)
