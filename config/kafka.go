@@ -22,6 +22,7 @@ type Kafka struct {
 	Compression     string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
 	Timeout         Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time until a batch of records is acknowledged."`
 	Exclusive       bool     `yaml:"exclusive" default:"false" doc:"Whether Kafka refuses late batches of a former owner of a lane that was frozen: each lane delivers in transactions, which consumers must read with isolation.level=read_committed. See docs/exclusive.md for the cost."`
+	ExactlyOnce     bool     `yaml:"exactly_once" default:"false" doc:"Whether every message arrives exactly once at consumers with isolation.level=read_committed: the transactions of an exclusive destination also record what they deliver. Routes from tables that are claimed cannot use it. See docs/exclusive.md."`
 	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Prefix of the transactional ids of an exclusive destination, followed by -/route/slot. Each installation on a cluster needs its own."`
 	Source          string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference. With format debezium: the topic.prefix of the connector."`
 }
@@ -111,6 +112,8 @@ func (k *Kafka) checkExclusive(c *form.Checker, at form.Location) {
 		c.Add(id, "has no effect unless the destination is exclusive").Fix("add exclusive: true, or remove the key")
 	case k.Exclusive && k.Client == "watermill":
 		c.Add(at.Child("exclusive"), "client watermill has no transactions").Fix("remove client, or exclusive")
+	case k.ExactlyOnce && !k.Exclusive && at.Sound("exclusive", "exactly_once"):
+		c.Add(at.Child("exactly_once"), "needs the transactions of an exclusive destination").Fix("add exclusive: true")
 	}
 	if at.Sound("transactional_id") && !transactionalID.MatchString(k.TransactionalID) {
 		c.Add(id, "must be 1 to 100 letters, digits, dots, underscores or hyphens").

@@ -124,6 +124,7 @@ func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 		if r.Start.Kind != "beginning" {
 			c.Add(at.Child("start"), "a %s has no start position", what).Fix("remove the key")
 		}
+		cfg.checkOnce(c, at.Child("to"), r, what)
 		if queued(src) && r.Order == "global" {
 			c.Add(at.Child("order"), "rows of a queue table are claimed, not read by position").Fix("use order: group")
 		}
@@ -147,6 +148,16 @@ func (cfg *Config) checkRoute(c *form.Checker, at form.Location, r *Route) {
 			c.Warn(at.Child("order"), "global order is kept per address, and %s renders one for each message",
 				at.Child("to").Item(i).Quote()).
 				Fix("give the destination a fixed address, or use order: group")
+		}
+	}
+}
+
+// checkOnce refuses exactly once of messages that have no position by which they could be recognised.
+func (cfg *Config) checkOnce(c *form.Checker, at form.Location, r *Route, what string) {
+	for _, to := range r.Targets {
+		if k, ok := cfg.Destinations[to].(*Kafka); ok && k != nil && k.ExactlyOnce {
+			c.Add(at, "exactly_once of %s needs a source that is read by position, which a %s is not", to, what).
+				Fix("read from an append-only outbox table or a topic, or use a destination without exactly_once")
 		}
 	}
 }

@@ -28,6 +28,7 @@ type client struct {
 	refused bool
 
 	transactional string // id of a lane's fenced producer, whose waves are transactions; empty: none
+	recalled      bool   // the notes of its lane were read
 }
 
 // forget makes the client ask for a topic again when it is next used. Without it

@@ -61,6 +61,10 @@ type Config struct {
 	// [Destination.Fence].
 	Exclusive bool
 
+	// Once has the transactions of an exclusive destination keep notes, by which the next owner of a lane knows what was delivered: every
+	// message arrives exactly once. See [adapters.OnceDestination].
+	Once bool
+
 	// TransactionalID begins the transactional ids of lanes, which are
 	// TransactionalID-/route/slot. Installations that share a cluster need
 	// different ones. Default: "outrider".
@@ -116,6 +120,9 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.MaxMessageBytes < minMaxMessageBytes || c.MaxMessageBytes > maxMaxMessageBytes {
 		errs = append(errs, fmt.Errorf("max message bytes: %d is not between %d and %d",
 			c.MaxMessageBytes, minMaxMessageBytes, maxMaxMessageBytes))
+	}
+	if c.Once && !c.Exclusive {
+		errs = append(errs, errors.New("once: needs exclusive"))
 	}
 	if c.Clients < 0 {
 		errs = append(errs, fmt.Errorf("clients: %d is negative", c.Clients))

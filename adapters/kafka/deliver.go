@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -63,6 +64,15 @@ func (d *Destination) send(ctx context.Context, from clients, w *wave) []error {
 		return w.errs
 	}
 	defer from.put(c)
+	if w.notes != nil {
+		if err := c.recall(limited, w); err != nil {
+			w.failAll(unavailable(w.topic, notNoted(c.transactional, w.topic, c.watch.explain(err))))
+			return w.errs
+		}
+		if w.pending = slices.DeleteFunc(w.pending, w.notes.Delivered); len(w.pending) == 0 {
+			return w.errs
+		}
+	}
 
 	s := bisection{d: d, w: w, c: c, ctx: ctx, limited: limited}
 	defer d.waiting.over(w.topic, func() { d.cfg.Logger.Info("kafka: the records that were waited for have an outcome", "topic", w.topic) })

@@ -95,6 +95,9 @@ func (d *Destination) noClient(ctx context.Context, err error) error {
 // unavailable says what keeps a topic from being written to. No message is to
 // blame for any of it.
 func unavailable(topic string, err error) error {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return outbox.Unavailable(r, 0)
+	}
 	var hint string
 	known := true
 	switch {

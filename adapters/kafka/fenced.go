@@ -50,8 +50,12 @@ func (d *Destination) Fence(lane string, owned adapters.Owned) adapters.Destinat
 	if !d.cfg.Exclusive {
 		return nil
 	}
-	return &fencedProducer{Destination: d, id: d.transactionalID(lane), older: d.olderID(lane), owned: owned,
+	p := &fencedProducer{Destination: d, id: d.transactionalID(lane), older: d.olderID(lane), owned: owned,
 		turn: make(chan struct{}, 1), closed: make(chan struct{})}
+	if d.cfg.Once {
+		return onceProducer{p}
+	}
+	return p
 }
 
 // transactionalID is the id of a lane ("orders/07"). The slash ends what is

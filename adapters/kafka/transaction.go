@@ -39,7 +39,7 @@ func (b *bisection) send(indices []int) {
 	}
 	b.w.send(b.limited, b.c, indices)
 	if len(b.w.failed) == 0 {
-		if err := b.c.EndTransaction(b.limited, kgo.TryCommit); err != nil {
+		if err := b.commit(indices); err != nil {
 			b.giveUp(indices, err)
 		}
 		return
@@ -50,6 +50,21 @@ func (b *bisection) send(indices []int) {
 		return
 	}
 	b.w.allFailed(indices, why)
+}
+
+// commit ends a transaction that delivers records, with its note.
+func (b *bisection) commit(indices []int) error {
+	notes := b.w.notes
+	if notes != nil {
+		if err := b.c.note(b.limited, b.w.topic, notes.Write(indices)); err != nil {
+			return notNoted(b.c.transactional, b.w.topic, err)
+		}
+	}
+	err := b.c.EndTransaction(b.limited, kgo.TryCommit)
+	if err == nil && notes != nil {
+		notes.Committed()
+	}
+	return err
 }
 
 // reason is what explains that a transaction failed: other records fail as well

@@ -23,9 +23,10 @@ import (
 type wave struct {
 	d     *Destination
 	topic string
-	names []name    // by index in the batch
-	made  time.Time // timestamp of the records: franz-go would ask for the time for each
-	errs  []error   // nil while nothing failed
+	names []name         // by index in the batch
+	made  time.Time      // timestamp of the records: franz-go would ask for the time for each
+	errs  []error        // nil while nothing failed
+	notes adapters.Notes // that transactions keep; nil: none
 	held  broker.Groups
 
 	recs    []kgo.Record // by index in the batch
@@ -61,7 +62,7 @@ func newWave(d *Destination) *wave {
 
 // reset forgets the batch, so that a waiting wave holds no payloads.
 func (w *wave) reset() {
-	w.topic, w.errs = "", nil
+	w.topic, w.errs, w.notes = "", nil, nil
 	w.held.Reset()
 	clear(w.names)
 	w.names = w.names[:0]

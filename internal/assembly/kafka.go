@@ -36,7 +36,7 @@ func kafkaConfig(at site, d *config.Kafka) (cfg kafka.Config, err error) {
 	cfg = kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: at.log.With("destination", at.name),
-		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: allowed(d),
+		Exclusive: d.Exclusive, Once: d.ExactlyOnce, TransactionalID: d.TransactionalID, Allowed: allowed(d),
 	}
 	cfg.SASL = kafkaLogin(d.SASL)
 	cfg.TLS, err = newTLS(d.TLS, d.Encrypted())

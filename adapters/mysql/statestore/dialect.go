@@ -81,7 +81,7 @@ const moveSQL = `UPDATE outrider_cursor
 SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?, anchor = ?, beyond = ?,
     former = CASE WHEN NOT ? THEN '' WHEN cluster <> ? THEN cluster ELSE former END,
     cluster = ?, source = coalesce(nullif(?, ''), source), updated_at = ` + now + `,
-    epoch = epoch + 1, commands = commands + 1, owner = NULL
+    epoch = epoch + 1, commands = commands + 1, owner = NULL, revision = greatest((revision >> 32) + 1, unix_timestamp() DIV 60) << 32
 WHERE route = ? AND slot = ?`
 
 // move places cursors.

@@ -110,6 +110,7 @@ const (
 UPDATE outrider_cursor AS c
 SET position = m.position, snapshot = m.snapshot, window_snapshot = m.window_snapshot, paged = m.paged, base = m.base,
     anchor = m.anchor, beyond = m.beyond::bigint[], epoch = c.epoch + 1, commands = c.commands + 1, owner = NULL, updated_at = clock_timestamp(),
+    revision = greatest((c.revision >> 32) + 1, (extract(epoch FROM clock_timestamp()) / 60)::bigint) << 32,
     cluster = $10, source = coalesce(nullif($11, ''), c.source),
     former = CASE WHEN NOT $12 THEN '' WHEN c.cluster <> $10 THEN c.cluster ELSE c.former END
 FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])

@@ -61,7 +61,7 @@ const moveSQL = `UPDATE outrider_cursor
 SET position = ?1, snapshot = ?2, window_snapshot = ?3, paged = ?4, base = ?5, anchor = ?6, beyond = ?13,
     former = CASE WHEN NOT ?9 THEN '' WHEN cluster <> ?7 THEN cluster ELSE former END,
     cluster = ?7, source = coalesce(nullif(?8, ''), source), updated_at = ?10,
-    epoch = epoch + 1, commands = commands + 1, owner = NULL
+    epoch = epoch + 1, commands = commands + 1, owner = NULL, revision = max((revision >> 32) + 1, ?10 / 60000000) << 32
 WHERE route = ?11 AND slot = ?12`
 
 // move places cursors.

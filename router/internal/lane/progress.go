@@ -20,6 +20,7 @@ type progress struct {
 	rows    parkedgroup.Writes  // of the parking, not yet settled
 	flight  *parkedgroup.Writes // being settled
 	turn    bool                // in a transaction that delivers
+	ledger  *ledger             // of deliveries with notes; nil: there are none
 }
 
 func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, session *Session) progress {
@@ -32,6 +33,9 @@ func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, se
 			str.skip[position] = struct{}{}
 		}
 		str.unwritten = settling.Written
+		if st.New {
+			str.revision = max(str.revision, adapters.FirstRevision(time.Now()))
+		}
 		if st.New || st.Placed { // where it starts is written at once: later it would start elsewhere
 			str.unwritten = settling.Concluded
 		}
@@ -85,6 +89,9 @@ func (p *progress) begin(it *Item) {
 // stream.
 func (p *progress) leave(it *Item, as phase) {
 	it.leave(as)
+	if p.ledger != nil && as == finished {
+		p.ledger.leave(it)
+	}
 	if w := p.writes(it); w != nil {
 		w.Memory += it.cost
 	} else {
@@ -298,6 +305,16 @@ func (p *progress) meet(str *Stream, position int64, index uint64) bool {
 	it.stream, it.index, it.ahead = str, index, false
 	p.extra--
 	return true
+}
+
+// streamOf returns the stream in whose row an item is settled.
+func (p *progress) streamOf(it *Item) *Stream {
+	for _, str := range p.streams {
+		if str.settles(it) {
+			return str
+		}
+	}
+	return p.streams[0]
 }
 
 // settleAhead settles an item that has ended before its row was read.

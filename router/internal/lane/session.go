@@ -60,6 +60,9 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 		Ended:       s.ended,
 	})
 	s.progress = newProgress(l.route, table, states, s)
+	if _, noted := s.fenced.(once); noted {
+		s.progress.ledger = newLedger(s)
+	}
 	s.parking = newParking(s, groups)
 	s.outcomes = newOutcomes(s)
 	s.pump = pump{ctx: s.ctx, route: l.route, parking: &s.parking, mu: &s.mu,

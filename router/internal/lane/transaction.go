@@ -34,7 +34,12 @@ type transaction struct {
 // destination's database. nil: the route's destination is used.
 func through(s *Session) adapters.Destination {
 	if f, ok := s.Route.Destination.(adapters.Fencer); ok {
-		return f.Fence(s.Lane.Name, func(ctx context.Context) (bool, error) { return s.Route.Lease.StillOwned(ctx, s) })
+		fenced := f.Fence(s.Lane.Name, func(ctx context.Context) (bool, error) { return s.Route.Lease.StillOwned(ctx, s) })
+		to, notes := fenced.(adapters.OnceDestination)
+		if _, byCursor := s.origin.(ByCursor); notes && byCursor {
+			return once{to, s}
+		}
+		return fenced
 	}
 	to, ok := s.Route.Destination.(adapters.TxDestination)
 	if !ok {

@@ -1,0 +1,149 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// onceProducer is a fenced producer whose transactions keep a note of the lane: the metadata of an offset that a consumer group of the
+// lane's own commits, which has the name of the transactional id and no members. It is the offset of partition 0 of the topic that was
+// delivered to, which no program reads from.
+type onceProducer struct{ *fencedProducer }
+
+var _ adapters.OnceDestination = onceProducer{}
+
+// DeliverOnce implements [adapters.OnceDestination].
+func (p onceProducer) DeliverOnce(ctx context.Context, topic string, batch []*message.Message, notes adapters.Notes) []error {
+	if len(batch) == 0 {
+		return nil
+	}
+	w := p.newWave(topic, batch)
+	w.notes = notes
+	return p.send(ctx, p, w)
+}
+
+// recall tells the wave what the notes of its lane say. A client asks once: it learns the outcome of all of its own transactions, or is spent.
+func (c *client) recall(ctx context.Context, w *wave) error {
+	if c.recalled {
+		return nil
+	}
+	req := kmsg.NewPtrOffsetFetchRequest()
+	group := kmsg.NewOffsetFetchRequestGroup()
+	req.Group, group.Group, req.RequireStable = c.transactional, c.transactional, true
+	req.Groups = append(req.Groups, group)
+	notes := map[string]string{}
+	err := c.settledBy(ctx, func(ctx context.Context) error {
+		resp, err := req.RequestWith(ctx, c.Client)
+		if err == nil {
+			err = notesOf(resp, notes)
+		}
+		return err
+	})
+	if err == nil {
+		w.notes.Read(notes)
+		c.recalled = true
+	}
+	return err
+}
+
+// notesOf adds the notes of a response by topic. Since version 8 it has groups.
+func notesOf(resp *kmsg.OffsetFetchResponse, notes map[string]string) error {
+	err := kerr.ErrorForCode(resp.ErrorCode)
+	add := func(topic string, code int16, note *string) {
+		if failed := kerr.ErrorForCode(code); failed != nil {
+			err = failed
+		} else if note != nil {
+			notes[topic] = *note
+		}
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			add(t.Topic, p.ErrorCode, p.Metadata)
+		}
+	}
+	for _, g := range resp.Groups {
+		err = errors.Join(err, kerr.ErrorForCode(g.ErrorCode))
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				add(t.Topic, p.ErrorCode, p.Metadata)
+			}
+		}
+	}
+	return err
+}
+
+// note has the transaction replace the note of a topic.
+func (c *client) note(ctx context.Context, topic, note string) error {
+	id, epoch, err := c.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = c.transactional, id, epoch, c.transactional
+	err = c.settledBy(ctx, func(ctx context.Context) error {
+		resp, err := add.RequestWith(ctx, c.Client)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	commit := kmsg.NewPtrTxnOffsetCommitRequest()
+	commit.TransactionalID, commit.Group, commit.ProducerID, commit.ProducerEpoch = c.transactional, c.transactional, id, epoch
+	of, partition := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	of.Topic, partition.Metadata = topic, &note
+	of.Partitions = append(of.Partitions, partition)
+	commit.Topics = append(commit.Topics, of)
+	return c.settledBy(ctx, func(ctx context.Context) error {
+		resp, err := commit.RequestWith(ctx, c.Client)
+		if err != nil {
+			return err
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				err = errors.Join(err, kerr.ErrorForCode(p.ErrorCode))
+			}
+		}
+		return err
+	})
+}
+
+// settledBy asks a coordinator, and again while it is busy with the end of another transaction.
+func (c *client) settledBy(ctx context.Context, ask func(context.Context) error) error {
+	return c.guarded(ctx, func(ctx context.Context) error {
+		for fails := 1; ; fails++ {
+			err := patiently(ctx, func() error { return ask(ctx) })
+			if !errors.Is(err, kerr.ConcurrentTransactions) && !errors.Is(err, kerr.UnstableOffsetCommit) {
+				return err
+			}
+			select {
+			case <-time.After(transactionBackoff(fails)):
+			case <-ctx.Done():
+				return err
+			}
+		}
+	})
+}
+
+// notNoted says why the note of a lane could not be read or written.
+func notNoted(id, topic string, err error) error {
+	switch {
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return &refusal{fmt.Sprintf("no permission to keep notes in group %q: grant READ on groups that begin with the destination's transactional_id and a hyphen", id), err}
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return &refusal{fmt.Sprintf("no permission to keep notes beside topic %q: grant READ on it", topic), err}
+	case errors.Is(err, kerr.OffsetMetadataTooLarge):
+		return &refusal{fmt.Sprintf("the brokers keep no notes of %d bytes: set their offset.metadata.max.bytes to that", adapters.NoteMost), err}
+	}
+	return err
+}
