@@ -32,6 +32,7 @@ type world struct {
 	arrivals []arrived
 	skipped  map[string]time.Time
 	poisoned map[string]int // what the poison destination got, by id; nil: there is none
+	ledgers  ledgers
 	problems []string
 }
 

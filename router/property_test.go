@@ -32,6 +32,7 @@ type scenario struct {
 	addresses    int
 	slow         bool
 	deliverFirst bool          // chains run after deliveries, and do nothing of their own
+	once         bool          // the receiver keeps notes: nothing arrives twice
 	grave        bool          // dead messages go to a poison destination
 	faults       int           // of ten messages, so many fail in some way
 	reading      time.Duration // that it takes to read parked messages
@@ -47,6 +48,7 @@ func drawScenario(t *rapid.T) scenario {
 		addresses:    rapid.IntRange(1, 3).Draw(t, "addresses"),
 		slow:         rapid.Bool().Draw(t, "slow"),
 		deliverFirst: rapid.Bool().Draw(t, "deliverFirst"),
+		once:         rapid.Bool().Draw(t, "once"),
 		grave:        rapid.Bool().Draw(t, "grave"),
 		faults:       rapid.IntRange(0, 6).Draw(t, "faults"),
 		reading:      time.Duration(rapid.SampledFrom([]int{0, 10, 300}).Draw(t, "reading")) * time.Millisecond,
@@ -92,7 +94,7 @@ type run struct {
 func newRun(sc scenario) *run {
 	r := &run{scenario: sc, source: &memSource{}, state: newMemState(), random: rand.New(rand.NewPCG(sc.seed, 1))}
 	r.world = &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
-		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}, skipped: map[string]time.Time{}}
+		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}, ledgers: ledgers{}, skipped: map[string]time.Time{}}
 	r.lent = &lending{}
 	r.parking = parkingWatch{state: r.state, known: known, overdue: map[overdueKey]time.Time{}, complain: func(format string, args ...any) {
 		r.world.mu.Lock()
@@ -160,6 +162,9 @@ func (r *run) start() error {
 	route := Route{
 		Name: "orders", Source: r.source, State: r.store, Destination: r.link, Order: r.order, Window: r.window,
 		Poll: Poll{Max: 200 * time.Millisecond},
+	}
+	if r.once {
+		route.Destination = noted{r.link}
 	}
 	r.world.equip(&route, r.deliverFirst)
 	if r.grave {
@@ -272,7 +277,11 @@ func (r *run) all() error {
 	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{}, 1<<40)
 	// The window holds what is not durably settled; half as much may have come
 	// back from the parking.
-	return r.world.verify(r.source.rows, parked, r.order, r.crashes*(r.window+r.window/2))
+	twice := r.crashes * (r.window + r.window/2)
+	if r.once {
+		twice = 0
+	}
+	return r.world.verify(r.source.rows, parked, r.order, twice)
 }
 
 // Whatever happens, in the end every message was delivered or is parked as
