@@ -58,11 +58,14 @@ func drawScenario(t *rapid.T) scenario {
 		{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4},
 		{Unit: adapters.UnitGroup, MaxMessages: 5, MaxGroups: 1},
 	}).Draw(t, "unit")
+	if sc.once { // one transaction after the other
+		sc.slow = false
+	}
 	sc.ordering.Static = sc.addresses == 1 && rapid.Bool().Draw(t, "static")
 	for range rapid.IntRange(1, 8).Draw(t, "steps") {
 		sc.steps = append(sc.steps, step{
 			kind: rapid.SampledFrom([]string{"write", "write", "write", "restart", "crash", "outage", "pause", "command", "skip", "skip", "skip"}).Draw(t, "kind"),
-			wait: time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond,
+			wait: time.Duration(rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, 3000)).Draw(t, "wait")) * time.Millisecond,
 			rows: rapid.IntRange(1, 80).Draw(t, "rows"),
 		})
 	}
