@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,14 +16,14 @@ import (
 )
 
 // BenchmarkExclusive is what transactions cost: waves of several sizes from
-// 16 lanes at once, with and without. docs/exclusive.md has the figures.
+// 16 lanes at once, plain, exclusive and with notes. docs/exclusive.md has the figures.
 func BenchmarkExclusive(b *testing.B) {
 	k := connect(b, testenv.Kafka(b))
 	topic := k.topic(b, 8, nil)
 	for _, size := range []int{1, 10, 100, benchWave} {
-		for _, exclusive := range []bool{false, true} {
-			b.Run(fmt.Sprintf("wave=%d/exclusive=%v", size, exclusive), func(b *testing.B) {
-				d := destination(b, Config{Brokers: k.addrs, Topic: topic, Exclusive: exclusive, TransactionalID: topic})
+		for _, way := range []string{"no", "exclusive", "once"} {
+			b.Run(fmt.Sprintf("wave=%d/%s", size, way), func(b *testing.B) {
+				d := destination(b, Config{Brokers: k.addrs, Topic: topic, Exclusive: way != "no", Once: way == "once", TransactionalID: topic})
 				benchThrough(b, d, topic, size)
 			})
 		}
@@ -57,7 +58,13 @@ func benchThrough(b *testing.B, d *Destination, topic string, size int) {
 
 func deliverWaves(b *testing.B, own adapters.Destination, topic string, wave []*message.Message, n int) {
 	for range n {
-		if errs := own.Deliver(context.Background(), topic, wave); errs != nil {
+		errs := []error(nil)
+		if once, ok := own.(adapters.OnceDestination); ok {
+			errs = once.DeliverOnce(context.Background(), topic, wave, longNotes{})
+		} else {
+			errs = own.Deliver(context.Background(), topic, wave)
+		}
+		if errs != nil {
 			b.Error(errs[0])
 		}
 	}
@@ -69,3 +76,11 @@ func cpu() time.Duration {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for a wrong argument only
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// longNotes are the notes of lanes that have delivered nothing yet, as long as they can be.
+type longNotes struct{}
+
+func (longNotes) Read(map[string]string) {}
+func (longNotes) Delivered(int) bool     { return false }
+func (longNotes) Write([]int) string     { return strings.Repeat("x", adapters.NoteMost) }
+func (longNotes) Committed()             {}
