@@ -133,6 +133,19 @@ func recovers(r *relay) error {
 	return err
 }
 
+// retains removes what was delivered some time ago. Rows of a run are not as old as an hour.
+func retains(keep time.Duration) call {
+	return func(r *relay) error {
+		gone, err := again(func() (adapters.Retained, error) {
+			return r.queue.RetainDelivered(r.w.ctx, adapters.Retention{Mode: adapters.RetainRows, Keep: keep})
+		})
+		if gone.Rows > 0 && keep > 0 {
+			r.w.fault("%d rows were removed that are not old", gone.Rows)
+		}
+		return err
+	}
+}
+
 // changes is an operator's command on the dead rows.
 func changes(session string, action adapters.ParkedAction) role {
 	return does(session, calls{func(r *relay) error {

@@ -1,6 +1,7 @@
 package interleave_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -85,6 +86,26 @@ var stateScenarios = []*scenario{
 	{
 		name: "an operator's session locks a message", setup: failed(adapters.ParkedRetrying, "r2"), drain: delivered,
 		roles: []role{cut(does(relayA, calls{succeeds})), locksParked, orders(another, adapters.ParkedRedrive), does(relayB, calls{acquire})},
+	},
+	{
+		name: "skip beside a session that locks a message", setup: failed(adapters.ParkedRetrying),
+		roles: []role{does(relayA, calls{failsAgain}), locksParked, orders(another, adapters.ParkedSkip)},
+		ends:  all(wants("messages that were skipped and are there", 0, "outrider_parked"), seenByTheOwner),
+	},
+	{
+		name: "purge and skip of held messages that a session locks", setup: failed(adapters.ParkedHeld),
+		roles: []role{orders(another, adapters.ParkedPurge), locksParked, orders(relayB, adapters.ParkedSkip)},
+		ends: all(wants("messages that were skipped and are there", 0, "outrider_parked"), seenByTheOwner, func(w *world) error {
+			return errors.Join(w.noted(0, "purge"), w.noted(1, "skip"))
+		}),
+	},
+	{
+		name: "purge beside a session that locks a dead message", setup: failed(adapters.ParkedDead, "r2"), drain: delivered,
+		roles: []role{orders(another, adapters.ParkedPurge), locksParked, does(relayA, calls{turn})},
+		ends: func(w *world) error {
+			w.committed = w.committed[1:]
+			return all(wants("messages that were purged and are there", 1, "outrider_parked"), func(w *world) error { return w.noted(1, "purge") })(w)
+		},
 	},
 	{
 		name: "bind", setup: owned(),

@@ -29,6 +29,9 @@ var logMutants = []*mutant{
 	{name: "redrive, skip: the owner does not notice", by: "redrive beside a failed attempt", find: "SET commands = commands + 1", replace: "SET commands = commands + 0"},
 	{name: "redrive: the attempts stay", by: "redrive beside a failed attempt", find: "SET status = 'retrying', attempts = 0,", replace: "SET status = 'retrying',"},
 	{name: "purge: messages that are not dead too", by: "purge beside a redrive", find: "AND status IN ('dead')", replace: ""},
+	{name: "skip: locked messages stay", by: "skip beside a session that locks a message", within: "max(seq), count(*)", find: ") AS k GROUP BY", replace: " FOR UPDATE SKIP LOCKED) AS k GROUP BY"},
+	{name: "purge: held messages too", by: "purge and skip of held messages that a session locks", find: "AND status IN ('dead')", replace: "AND status IN ('dead', 'held')"},
+	{name: "purge: locked messages stay", by: "purge beside a session that locks a dead message", within: "max(seq), count(*)", find: ") AS k GROUP BY", replace: " FOR UPDATE SKIP LOCKED) AS k GROUP BY"},
 	{name: "seek: the epoch stays", by: "seek", find: "epoch = c.epoch + 1, commands", replace: "epoch = c.epoch, commands"},
 	{name: "remove instance: the owner stays", by: "an instance is removed", find: "SET owner = NULL WHERE owner = ", replace: "SET owner = owner WHERE owner = "},
 	{name: "forget: routes of living owners too", by: "a route is forgotten", within: "coalesce(min(i.id)", find: "i.id = c.owner", replace: "i.id = c.owner AND false"},
@@ -56,6 +59,10 @@ var queueMutants = []*mutant{
 	{name: "recover: delivered rows too", by: "recovery beside claims of the living", find: "WHERE t.\"status\" = 'PROCESSING' AND t.\"processed_at\" <", replace: "WHERE t.\"processed_at\" <"},
 	{name: "redrive: rows that are not dead too", by: "redrive beside a redrive", find: "AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: ""},
 	{name: "purge: rows that are not dead too", by: "redrive beside a purge", find: "[]) AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: "[])"},
+	{name: "purge: locked rows stay", by: "purge beside a session that locks the dead row", within: "DELETE FROM", find: "[]) AND (t.\"status\" IN ('FAILED')) IS TRUE", replace: "[]) AND t.\"status\" = 'FAILED' AND t.\"id\" IN (SELECT \"id\" FROM public.outbox_events FOR UPDATE SKIP LOCKED)"},
+	{name: "retention: rows that are not delivered too", by: "retention beside deliveries", within: "gone AS", find: "t.\"status\" = 'COMPLETED'", replace: "t.\"status\" <> ''"},
+	{name: "retention: rows of any age", by: "retention beside deliveries", within: "gone AS", find: "make_interval(secs => $1)", replace: "make_interval(secs => 0 * $1)"},
+	{name: "retention: waits for locks", by: "retention beside deliveries", within: "gone AS", find: "OF t SKIP LOCKED", replace: "OF t"},
 }
 
 // manyMutants are changes of the statement that claims many rows at once.
@@ -87,6 +94,10 @@ var mariadbStateMutants = []*mutant{
 	{name: "redrive, skip: the owner does not notice", by: "redrive beside a failed attempt", find: "SET commands = commands + 1", replace: "SET commands = commands + 0"},
 	{name: "redrive: the attempts stay", by: "redrive beside a failed attempt", find: "SET status = 'retrying', attempts = 0,", replace: "SET status = 'retrying',"},
 	{name: "purge: messages that are not dead too", by: "purge beside a redrive", find: "AND status IN ('dead')", replace: ""},
+	{name: "skip: locked messages stay", by: "skip beside a session that locks a message", within: "max(seq), count(*)", find: ") AS k GROUP BY", replace: " FOR UPDATE SKIP LOCKED) AS k GROUP BY"},
+	{name: "purge: held messages too", by: "purge and skip of held messages that a session locks", find: "AND status IN ('dead')", replace: "AND status IN ('dead', 'held')"},
+	{name: "purge: locked messages stay", by: "purge beside a session that locks a dead message", within: "max(seq), count(*)", find: ") AS k GROUP BY", replace: " FOR UPDATE SKIP LOCKED) AS k GROUP BY"},
+	{name: "remove instance: the owner stays", by: "an instance is removed", find: "SET owner = NULL WHERE owner = ", replace: "SET owner = owner WHERE owner = "},
 	{name: "seek: the epoch stays", by: "seek", find: "epoch = epoch + 1, commands", replace: "epoch = epoch, commands"},
 	{name: "forget: routes of living owners too", by: "a route is forgotten", within: "coalesce(min(i.id)", find: "i.id = c.owner", replace: "i.id = c.owner AND false"},
 	{name: "seek: the owner stays", by: "seek", find: "commands = commands + 1, owner = NULL", replace: "commands = commands + 1"},
@@ -102,4 +113,5 @@ var mariadbQueueMutants = []*mutant{
 	{name: "recover: rows of any age", by: "recovery beside claims of the living", find: "HAVING age >= ", replace: "HAVING 0 <= age OR age >= "},
 	{name: "redrive: rows that are not dead too", by: "redrive beside a redrive", within: "UPDATE `outbox_events`", find: "AND `status` IN ('FAILED')", replace: ""},
 	{name: "purge: rows that are not dead too", by: "redrive beside a purge", within: "DELETE FROM `outbox_events`", find: "AND `status` IN ('FAILED')", replace: ""},
+	{name: "retention: waits for locks", by: "retention beside deliveries", within: "IS NULL AND `status` IN ('COMPLETED')", find: " FOR UPDATE SKIP LOCKED", replace: " FOR UPDATE"},
 }

@@ -3,6 +3,7 @@ package interleave_test
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
@@ -63,6 +64,18 @@ var queueScenarios = []*scenario{
 			}
 			return w.noted(1, "redrive", "purge")
 		},
+	},
+	{
+		name: "purge beside a session that locks the dead row", setup: dead, drain: emptied,
+		roles: []role{locks, changes(relayB, adapters.ParkedPurge), does(relayA, calls{claims, delivers})},
+		ends: func(w *world) error {
+			w.committed = w.committed[1:]
+			return w.noted(1, "purge")
+		},
+	},
+	{
+		name: "retention beside deliveries", setup: free("g1", "g2", "h1"), drain: emptied,
+		roles: []role{locks, does(relayA, calls{claims, delivers}), does(relayB, calls{retains(0), retains(time.Hour)})}, brisk: relayB,
 	},
 	{
 		name: "redrive beside a redrive", setup: dead, drain: emptied,

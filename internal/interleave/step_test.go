@@ -47,11 +47,11 @@ func (t touches) add(o touches, changesAlone bool) {
 var (
 	tables  = regexp.MustCompile("(?:(insert into|insert ignore into|update|delete from)\\s+)?(?:[\"`]?\\w+[\"`]?\\.)?[\"`]?\\b(outrider_[a-z_]+|outbox_[a-z_]+|sink)\\b")
 	locking = regexp.MustCompile(`\bfor (no key )?update|\bfor share|straight_join`)
-	advice  = regexp.MustCompile(`pg_(try_)?advisory`)
+	advice  = regexp.MustCompile(`pg_(try_)?advisory|(is_used_lock)|pg_terminate_backend|^\s*kill \d`)
 	ends    = regexp.MustCompile(`^\s*(commit|rollback)\b`)
 )
 
-// touched is what a statement reads and changes, as its text says. Advisory locks count as a table. A statement that locks what it reads
+// touched is what a statement reads and changes, as its text says. Advisory locks count as a table, which the end of a session changes. A statement that locks what it reads
 // is taken to change all its tables.
 func touched(text string) touches {
 	text, of := strings.ToLower(text), touches{}
@@ -63,7 +63,7 @@ func touched(text string) touches {
 		of[m[2]] = of[m[2]] || locks || m[1] != ""
 	}
 	if m := advice.FindStringSubmatch(text); m != nil {
-		of["advisory locks"] = of["advisory locks"] || m[1] == ""
+		of["advisory locks"] = of["advisory locks"] || m[1]+m[2] == ""
 	}
 	return of
 }

@@ -73,16 +73,18 @@ func TestInterleavings(t *testing.T) {
 			t.Parallel()
 			w := s.open(t, s.database(t), nil)
 			for _, sc := range s.scenarios {
-				var err error
-				e := &explored{}
-				if n := shareOf(t); n > 0 {
-					err = e.sample(t.Context(), w, sc, n)
-				} else if err = e.explore(t.Context(), w, sc, allMost); err == nil && e.runs == allMost {
-					err = e.sample(t.Context(), w, sc, allMost)
-				}
-				if t.Logf("%s: %v", sc.name, e); err != nil {
-					t.Errorf("%s: %v", sc.name, err)
-				}
+				t.Run(sc.name, func(t *testing.T) {
+					var err error
+					e := &explored{}
+					if n := shareOf(t); n > 0 {
+						err = e.sample(t.Context(), w, sc, n)
+					} else if err = e.explore(t.Context(), w, sc, allMost); err == nil && e.runs == allMost {
+						err = e.sample(t.Context(), w, sc, allMost)
+					}
+					if t.Log(e); err != nil {
+						t.Error(err)
+					}
+				})
 			}
 		})
 	}
