@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -103,12 +104,19 @@ func settles(outcome outbox.Outcome) call {
 		if len(r.held) == 0 {
 			return nil
 		}
-		results := r.results(outcome)
-		lost, err := again(func() ([]*adapters.Claim, error) { return r.queue.Settle(r.w.ctx, results) })
+		results, gone := r.results(outcome), []*adapters.Claim(nil)
+		_, err := again(func() (lost []*adapters.Claim, err error) {
+			lost, err = r.queue.Settle(r.w.ctx, results)
+			gone = append(gone, lost...)
+			if locked, ok := errors.AsType[*adapters.LockedError](err); ok { // the others are written
+				results = slices.DeleteFunc(results, func(c adapters.ClaimResult) bool { return !slices.Contains(locked.Claims, c.Claim) })
+			}
+			return lost, err
+		})
 		if err != nil {
 			return fmt.Errorf("settle: %w", err)
 		}
-		r.settled(outcome, lost)
+		r.settled(outcome, gone)
 		return nil
 	}
 }

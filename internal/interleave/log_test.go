@@ -166,7 +166,11 @@ var logScenarios = slices.Concat([]*scenario{
 	},
 	{
 		name: "retention beside late rows", setup: owned("r1"), drain: delivered,
-		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, calls{turn, retain, turn})},
+		roles: []role{publishes(publisher, "p1"), publishes(another, "q1"), does(relayA, calls{turn, retainRows, turn})},
+	},
+	{
+		name: "rebase beside late rows", setup: uncommitted, drain: delivered,
+		roles: []role{does(publisher, calls{commits("p1")}), does(relayB, calls{rebase, acquire, turn})},
 	},
 	{
 		name: "exactly once", setup: owned("r1", "r2"), drain: sunk,
@@ -186,6 +190,22 @@ var logScenarios = slices.Concat([]*scenario{
 }, stateScenarios)
 
 // asideScenarios are those in which settles beside an old snapshot meet others: they are written to outrider_settled.
-var asideScenarios = slices.DeleteFunc(slices.Clone(logScenarios), func(sc *scenario) bool {
-	return !slices.Contains([]string{"late rows", "late rows behind settled ones", "the fence", "hand over", "park beside a takeover", "redrive beside a failed attempt"}, sc.name)
-})
+var asideScenarios = only(logScenarios, "late rows", "late rows behind settled ones", "the fence", "hand over", "park beside a takeover", "redrive beside a failed attempt")
+
+// partScenarios are those of a table with partitions.
+var partScenarios = []*scenario{{
+	name: "retention of partitions beside late rows", setup: settledOnce, drain: delivered,
+	roles: []role{publishes(publisher, "p1"), publishes(another, "q1", "q2"), does(relayA, calls{turn, turn, retainParts, turn, retainParts})},
+}}
+
+// The scenarios of databases whose default is REPEATABLE READ.
+var (
+	repeatableLogs = only(logScenarios, "late rows", "late rows behind settled ones", "retention beside late rows", "rebase beside late rows", "exactly once", "the fence", "two acquire",
+		"park beside a takeover", "redrive beside a failed attempt", "redrive beside a delivery")
+	repeatableQueues = only(queueScenarios, "two claim", "another session locks the first row of a group", "claims that count as stuck", "redrive beside a purge", "retention beside deliveries")
+)
+
+// only are those scenarios that have one of the names.
+func only(of []*scenario, names ...string) []*scenario {
+	return slices.DeleteFunc(slices.Clone(of), func(sc *scenario) bool { return !slices.Contains(names, sc.name) })
+}

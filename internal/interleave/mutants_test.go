@@ -40,8 +40,21 @@ var logMutants = []*mutant{
 	{name: "deliver: skipped messages are not missed", by: "skip beside a delivery in a transaction", find: "SELECT p.route, p.slot, p.seq FROM \"public\".outrider_parked AS p\nJOIN unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq) ON p.route = u.route AND p.slot = u.slot AND p.seq = u.seq\nFOR UPDATE OF p",
 		replace: "SELECT u.route, u.slot, u.seq FROM unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq)"},
 	{name: "retention: late rows count as settled", by: "retention beside late rows", find: "pg_visible_in_snapshot(o.xid, r.snap) AS covered", replace: "true AS covered"},
+	{name: "rebase: does not wait for publishers", by: "rebase beside late rows", within: "pg_locks", find: "l.mode = 'RowExclusiveLock'", replace: "l.mode = 'none'"},
 	{name: "retention: rows behind the cursor too", by: "retention beside late rows", find: "o.position > m.mark AND o.position <= r.pos", replace: "o.position > m.mark"},
 }
+
+// partMutants are changes of the statements that remove partitions.
+var partMutants = []*mutant{
+	{name: "drop: late rows count as settled", by: "retention of partitions beside late rows", within: "o.position, o.xid, o.created_at FROM", find: "FROM pg_snapshot_xip(r.snap) AS x(xid)", replace: "FROM pg_snapshot_xip('1:1:'::pg_snapshot) AS x(xid)"},
+	{name: "drop: rows behind the cursor too", by: "retention of partitions beside late rows", within: "o.position, o.xid, o.created_at FROM", find: "AND o.position > r.pos\n", replace: "AND o.position > r.pos + 100\n"},
+}
+
+// repeatableMutants and repeatableQueueMutants leave sessions the database's isolation level.
+var (
+	repeatableMutants      = []*mutant{{name: "connect: the isolation level stays", by: "redrive beside a failed attempt", within: "default_transaction_isolation", find: "read committed'", replace: "repeatable read'"}}
+	repeatableQueueMutants = []*mutant{{name: "connect: the isolation level stays", by: "redrive beside a purge", within: "default_transaction_isolation", find: "read committed'", replace: "repeatable read'"}}
+)
 
 // queueMutants are changes of the statements of a queue table in PostgreSQL.
 var queueMutants = []*mutant{

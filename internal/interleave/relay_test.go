@@ -56,6 +56,7 @@ type relay struct {
 	limit   int  // rows of a claim
 	retakes bool // it takes rows that others hold: what is claimed longer than for a moment counts as stuck
 	held    []*adapters.Row
+	hot     adapters.HotInsert // whose rows it may deliver from memory
 }
 
 // call is something that a relay does.

@@ -46,9 +46,34 @@ func pooled(t *testing.T, url string) *pgxpool.Pool {
 // large tables.
 func logDatabase(t *testing.T) string {
 	t.Helper()
+	return logDatabaseOf(t, owntable.Init)
+}
+
+// partDatabase is one whose outbox has partitions.
+func partDatabase(t *testing.T) string {
+	t.Helper()
+	return logDatabaseOf(t, func(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
+		return owntable.InitPartitioned(ctx, pool, table, rowsOfPart)
+	})
+}
+
+// repeatable is a database in which transactions have another isolation level, unless they say which.
+func repeatable(database func(t *testing.T) string) func(t *testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		url := database(t)
+		_, err := pooled(t, url).Exec(context.Background(),
+			`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = "repeatable read"', current_database()); END $$`)
+		must(t, err)
+		return url
+	}
+}
+
+func logDatabaseOf(t *testing.T, init func(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error)) string {
+	t.Helper()
 	url, ctx := testenv.Postgres(t), context.Background()
 	pool := pooled(t, url)
-	_, err := owntable.Init(ctx, pool, "")
+	_, err := init(ctx, pool, "")
 	must(t, err)
 	_, err = pool.Exec(ctx, `CREATE TABLE sink (id text NOT NULL);
 DO $$ DECLARE s text; BEGIN

@@ -108,6 +108,16 @@ func settledOnce(w *world) error {
 	return errors.Join(owned("r1", "r2")(w), turn(w.relays[relayA]), published(w, "r3"))
 }
 
+// uncommitted is one in which a has read nothing, and the transaction with p1, of a row between others, is open.
+func uncommitted(w *world) error {
+	return errors.Join(owned("r1")(w), w.exec(publisher, "BEGIN", w.row("p1")), published(w, "r2"))
+}
+
+// commits ends such a transaction.
+func commits(ids ...string) call {
+	return func(r *relay) error { return r.publish([]string{"COMMIT"}, ids...) }
+}
+
 // fourLanes is one in which a has four lanes, and is dead.
 func fourLanes(w *world) error {
 	return errors.Join(acquireFour(w.relays[relayA]), w.exec(drainer, fmt.Sprintf(w.endLease, relayA)))

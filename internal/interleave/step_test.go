@@ -45,7 +45,8 @@ func (t touches) add(o touches, changesAlone bool) {
 }
 
 var (
-	tables  = regexp.MustCompile("(?:(insert into|insert ignore into|update|delete from)\\s+)?(?:[\"`]?\\w+[\"`]?\\.)?[\"`]?\\b(outrider_[a-z_]+|outbox_[a-z_]+|sink)\\b")
+	tables  = regexp.MustCompile("(?:(insert into|insert ignore into|update|delete from|lock table(?: only)?|drop table)\\s+)?(?:[\"`]?\\w+[\"`]?\\.)?[\"`]?\\b(outrider_[a-z_]+|outbox_[a-z_]+|sink)\\b")
+	parts   = regexp.MustCompile(`outrider_outbox_p\d+`)
 	locking = regexp.MustCompile(`\bfor (no key )?update|\bfor share|straight_join`)
 	advice  = regexp.MustCompile(`pg_(try_)?advisory|(is_used_lock)|pg_terminate_backend|^\s*kill \d`)
 	ends    = regexp.MustCompile(`^\s*(commit|rollback)\b`)
@@ -54,8 +55,11 @@ var (
 // touched is what a statement reads and changes, as its text says. Advisory locks count as a table, which the end of a session changes. A statement that locks what it reads
 // is taken to change all its tables.
 func touched(text string) touches {
-	text, of := strings.ToLower(text), touches{}
+	text, of := parts.ReplaceAllString(strings.ToLower(text), "outrider_outbox"), touches{}
 	locks := locking.MatchString(text) || strings.Contains(text, "nextval")
+	if strings.Contains(text, "limit 1000) w") {
+		return of // how much waits, beside claims: it decides whether rows are claimed from memory later
+	}
 	for _, m := range tables.FindAllStringSubmatch(text, -1) {
 		if strings.HasPrefix(m[2], "outrider_fetch") || strings.HasSuffix(m[2], "_idx") {
 			continue // names of statements and indexes
@@ -64,6 +68,9 @@ func touched(text string) touches {
 	}
 	if m := advice.FindStringSubmatch(text); m != nil {
 		of["advisory locks"] = of["advisory locks"] || m[1]+m[2] == ""
+	}
+	if strings.Contains(text, "pg_locks") {
+		of["outrider_outbox"] = of["outrider_outbox"] || false // who writes to it
 	}
 	return of
 }

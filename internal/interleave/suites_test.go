@@ -14,8 +14,12 @@ import (
 var suites = []suite{
 	{"PostgreSQL: Outrider's own table, its state store, deliveries in a transaction", logScenarios, logMutants, logDatabase, logWorld},
 	{"PostgreSQL: settling beside an old snapshot", asideScenarios, asideMutants, logDatabase, asideWorld},
+	{"PostgreSQL: a table with partitions", partScenarios, partMutants, partDatabase, logWorld},
+	{"PostgreSQL: REPEATABLE READ by default", repeatableLogs, repeatableMutants, repeatable(logDatabase), logWorld},
+	{"PostgreSQL: queue tables, REPEATABLE READ by default", repeatableQueues, repeatableQueueMutants, repeatable(queueDatabase), queueWorld},
 	{"PostgreSQL: queue tables", queueScenarios, queueMutants, queueDatabase, queueWorld},
 	{"PostgreSQL: many rows of a queue", manyScenarios, manyMutants, queueDatabase, queueWorld},
+	{"PostgreSQL: queue tables without claims, rows from memory", claimlessScenarios, claimlessMutants, claimlessDatabase, claimlessWorld},
 	{"MariaDB: the state store", stateScenarios, mariadbStateMutants, mariadbDatabase, mariadbStateWorld},
 	{"MariaDB: queue tables", queueScenarios, mariadbQueueMutants, mariadbDatabase, mariadbQueueWorld},
 }

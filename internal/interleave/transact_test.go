@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -78,17 +79,50 @@ func sunk(w *world) error {
 }
 
 // retain removes what all routes have settled.
-func retain(r *relay) error {
-	lanes, err := r.store.Cursors(r.w.ctx, []string{route})
+func retain(retention adapters.Retention) call {
+	return func(r *relay) error {
+		lanes, err := r.store.Cursors(r.w.ctx, []string{route})
+		if err != nil {
+			return err
+		}
+		cursors := adapters.RouteCursors{Route: route}
+		for i := range lanes {
+			if !lanes[i].UpdatedAt.IsZero() {
+				cursors.Cursors[lanes[i].Slot] = &lanes[i].Cursor
+			}
+		}
+		gone, err := r.source.Retain(r.w.ctx, retention, []adapters.RouteCursors{cursors})
+		r.w.note("partitions", gone.Partitions)
+		return err
+	}
+}
+
+// rowsOfPart is how many positions a partition has.
+const rowsOfPart = 2
+
+// Ways to remove rows.
+var (
+	retainRows  = retain(adapters.Retention{Mode: adapters.RetainRows})
+	retainParts = retain(adapters.Retention{Mode: adapters.RetainPartitions, PartitionRows: rowsOfPart})
+)
+
+// rebase has the lane go on in a database that was restored, unless a publisher goes on writing. What was settled may come again.
+func rebase(r *relay) error {
+	ctx, cancel := context.WithTimeout(r.w.ctx, 5*time.Second)
+	defer cancel()
+	lanes, err := r.store.Cursors(ctx, []string{route})
 	if err != nil {
 		return err
 	}
-	cursors := adapters.RouteCursors{Route: route}
-	for i := range lanes {
-		if !lanes[i].UpdatedAt.IsZero() {
-			cursors.Cursors[lanes[i].Slot] = &lanes[i].Cursor
-		}
+	cursors, err := r.source.Rebase(ctx, lanes)
+	if ctx.Err() != nil {
+		return nil
 	}
-	_, err = r.source.Retain(r.w.ctx, adapters.Retention{Mode: adapters.RetainRows}, []adapters.RouteCursors{cursors})
+	if err == nil {
+		err = r.store.Move(r.w.ctx, adapters.Move{Route: route, Cursors: cursors, Table: r.table, Action: "rebase", By: operator})
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	clear(r.w.settled)
 	return err
 }

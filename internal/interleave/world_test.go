@@ -153,6 +153,11 @@ func (w *world) exec(name string, statements ...string) error {
 		if conn, err = db.Conn(w.ctx); err != nil {
 			return err
 		}
+		if _, ok := w.db.(postgres); ok && name != publisher && name != another { // applications have the database's isolation level
+			if _, err = conn.ExecContext(w.ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+				return err
+			}
+		}
 		w.mu.Lock()
 		w.conns[name], w.closers = conn, append(w.closers, db.Close)
 		w.mu.Unlock()
