@@ -44,13 +44,14 @@ type relay struct {
 	w    *world
 	name string
 
-	store  adapters.OperatorStore
-	slot   int
-	table  adapters.Table
-	source *owntable.Source // nil: the rows are no table's
-	read   func(ctx context.Context, from adapters.Cursor) (reading, error)
-	owns   bool
-	lane   adapters.LaneState
+	store   adapters.OperatorStore
+	slot    int
+	table   adapters.Table
+	source  *owntable.Source // nil: the rows are no table's
+	read    func(ctx context.Context, from adapters.Cursor) (reading, error)
+	owns    bool
+	deliver func(ids ...string) error // nil: the receiver takes all
+	lane    adapters.LaneState
 
 	queue   adapters.OperatorQueue
 	limit   int  // rows of a claim
@@ -205,6 +206,11 @@ func (r *relay) turn() (drained bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read: %w", err)
 	}
+	if r.deliver != nil && len(got.ids) > 0 {
+		if err := r.deliver(got.ids...); err != nil {
+			return false, fmt.Errorf("deliver: %w", err)
+		}
+	}
 	r.w.receive(got.ids...)
 	return got.drained, r.settle(r.settlement(got.next), got.ids...)
 }
@@ -325,59 +331,4 @@ func turnAfterRestore(r *relay) error {
 		r.w.fault("a settle went on from a cursor that was put back")
 	}
 	return err
-}
-
-// pause pauses the route.
-func pause(r *relay) error {
-	_, err := r.store.Pause(r.w.ctx, adapters.Pause{Route: route, By: operator})
-	r.w.note("paused", 1)
-	return err
-}
-
-// removeA takes all lanes from a, which runs on.
-func removeA(r *relay) error {
-	_, err := r.store.RemoveInstance(r.w.ctx, relayA, operator)
-	return err
-}
-
-// forget forgets the route, unless an owner lives.
-func forget(r *relay) error {
-	_, err := r.store.Forget(r.w.ctx, route, false, operator)
-	if errors.Is(err, adapters.ErrAlive) {
-		return nil
-	}
-	return err
-}
-
-// seek has the lane start at another place.
-func seek(r *relay) error {
-	return r.store.Move(r.w.ctx, adapters.Move{Route: route, Cursors: map[int]adapters.Cursor{r.slot: {Position: 777, Snapshot: r.w.start.Snapshot}},
-		Table: r.table, Action: "seek", By: operator})
-}
-
-// acquireUnpaused acquires, and must not when the route was paused before.
-func acquireUnpaused(r *relay) error {
-	r.w.mu.Lock()
-	paused := r.w.notes["paused"] > 0
-	r.w.mu.Unlock()
-	before := r.lane.Epoch
-	if err := acquire(r); err != nil {
-		return err
-	}
-	if paused && r.owns && r.lane.Epoch != before {
-		r.w.fault("%s acquired a lane of a paused route", r.name)
-	}
-	return nil
-}
-
-// bind binds the route to a table.
-func bind(table string) call {
-	return func(r *relay) error {
-		err := r.store.Bind(r.w.ctx, route, adapters.Table{Name: table})
-		if _, refused := errors.AsType[*adapters.OtherTable](err); refused {
-			r.w.note("refused", 1)
-			return nil
-		}
-		return err
-	}
 }
