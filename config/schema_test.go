@@ -36,7 +36,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // beyondSchema are the bad files that a schema accepts: what is wrong with
 // them is about names, the order of things, files, variables or the inside of a text.
 var beyondSchema = []string{
-	"admin-listen", "admin-open", "admin-probes", "admin-probes-port", "alias-unknown", "brokers", "debezium", "drain-timeout", "duplicate-key", "duplicate-route", "hold-without-order", "merge-key", "http-source", "http-url", "http-reserved-address",
+	"admin-listen", "admin-open", "admin-probes", "admin-probes-port", "alias-unknown", "brokers", "debezium", "drain-timeout", "duplicate-key", "duplicate-route", "hold-without-order", "kafka-once", "merge-key", "http-source", "http-url", "http-reserved-address",
 	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "poison-to", "postgres-layout", "postgres-port", "postgres-url", "queue", "reference",
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
 	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "mysql-leader-lock", "state-mysql", "state-mysql-port", "state-mysql-tls", "state-schema-sqlite", "state-schema-system", "state-url", "subscriber-fan-out", "subscriber-state", "telemetry",

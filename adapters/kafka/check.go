@@ -68,5 +68,11 @@ func (d *Destination) checkTransactions(ctx context.Context) error {
 	if _, _, err := c.ProducerID(ctx); err != nil {
 		return d.notInitialised(id, c.watch.explain(err))
 	}
+	if !d.cfg.Once || !d.topics.Static() {
+		return nil
+	}
+	if err := c.tryNotes(ctx, d.cfg.Topic); err != nil {
+		return unavailable(d.cfg.Topic, notNoted(id, d.cfg.Topic, c.watch.explain(err)))
+	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -35,6 +36,16 @@ func (c *client) recall(ctx context.Context, w *wave) error {
 	if c.recalled {
 		return nil
 	}
+	notes, err := c.notes(ctx)
+	if err == nil {
+		w.notes.Read(notes)
+		c.recalled = true
+	}
+	return err
+}
+
+// notes returns the notes of the client's lane by topic.
+func (c *client) notes(ctx context.Context) (map[string]string, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	group := kmsg.NewOffsetFetchRequestGroup()
 	req.Group, group.Group, req.RequireStable = c.transactional, c.transactional, true
@@ -47,11 +58,7 @@ func (c *client) recall(ctx context.Context, w *wave) error {
 		}
 		return err
 	})
-	if err == nil {
-		w.notes.Read(notes)
-		c.recalled = true
-	}
-	return err
+	return notes, err
 }
 
 // notesOf adds the notes of a response by topic. Since version 8 it has groups.
@@ -113,6 +120,29 @@ func (c *client) note(ctx context.Context, topic, note string) error {
 			for _, p := range t.Partitions {
 				err = errors.Join(err, kerr.ErrorForCode(p.ErrorCode))
 			}
+		}
+		return err
+	})
+}
+
+// tryNotes reads the notes of a lane, and has a transaction keep a large one, which it aborts.
+func (c *client) tryNotes(ctx context.Context, topic string) error {
+	if _, err := c.notes(ctx); err != nil {
+		return err
+	}
+	if err := c.note(ctx, topic, strings.Repeat("-", adapters.NoteMost)); err != nil {
+		return err
+	}
+	id, epoch, err := c.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	end := kmsg.NewPtrEndTxnRequest()
+	end.TransactionalID, end.ProducerID, end.ProducerEpoch = c.transactional, id, epoch
+	return c.settledBy(ctx, func(ctx context.Context) error {
+		resp, err := end.RequestWith(ctx, c.Client)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
 		}
 		return err
 	})
