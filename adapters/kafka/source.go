@@ -215,6 +215,18 @@ func (s *Source) Table(ctx context.Context) (adapters.Table, error) {
 // Lanes implements [adapters.PartitionedSource].
 func (s *Source) Lanes() int { return s.lanes }
 
+// Wake implements [adapters.Waker].
+func (s *Source) Wake() <-chan struct{} { return s.reader.wake }
+
+// Sleep implements [adapters.Waker]: whatever comes wakes the reader.
+func (s *Source) Sleep(context.Context) adapters.Sleep { return adapters.Armed }
+
+// Awake implements [adapters.Waker].
+func (s *Source) Awake() {}
+
+// Follows implements [adapters.Waker].
+func (s *Source) Follows() bool { return false }
+
 // Close implements [adapters.Source].
 func (s *Source) Close() error {
 	s.Leave()

@@ -78,10 +78,12 @@ func (s *Source) Join(calls adapters.GroupCalls) error {
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, left map[string][]int32) {
 			change(nil, left[topic])
 			calls.Revoked(ints(left[topic]))
+			s.reader.forget(left[topic])
 		}),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, left map[string][]int32) {
 			change(nil, left[topic])
 			calls.Lost(ints(left[topic]))
+			s.reader.forget(left[topic])
 		}))...)
 	if err != nil {
 		return fmt.Errorf("kafka source: %w", err)

@@ -98,20 +98,17 @@ func patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// beginning is the cursor before the first record that is there, wherever that is.
-var beginning = adapters.Cursor{Position: -1}
-
-// Start implements [adapters.Source]. The end is that of the longest partition, see [Source.StartIn].
+// Start implements [adapters.Source]. It is that of the longest partition, see [Source.StartIn].
 func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
 	starts, err := s.Starts(ctx, at)
-	c := beginning
+	c := adapters.Cursor{Position: -1}
 	for _, position := range starts {
 		c.Position = max(c.Position, position)
 	}
 	return c, err
 }
 
-// Starts implements [adapters.PartitionedSource].
+// Starts implements [adapters.PartitionedSource]. The beginning is an offset, too: what is removed after that is missed.
 func (s *Source) Starts(ctx context.Context, at adapters.Start) (map[int]int64, error) {
 	b, err := s.limits(ctx, at.Kind == adapters.StartEnd)
 	if err != nil {
@@ -139,15 +136,15 @@ func (s *Source) Starts(ctx context.Context, at adapters.Start) (map[int]int64, 
 	case adapters.StartOffsets:
 		return nil, adapters.NoStart("a topic begins at the offsets of its own group")
 	}
-	for p := range b.end {
-		out[p] = beginning.Position
+	for p, first := range b.first {
+		out[p] = first - 1
 	}
 	return out, nil
 }
 
 // StartIn implements [adapters.PartitionedSource]. A partition begins where the group has committed, for another program may have read it before.
 // Where the group has committed nothing at all, the starts of all partitions are committed together: a partition that has none after that was
-// added later, and begins with its first record.
+// added later, and begins with the first record that is left.
 func (s *Source) StartIn(ctx context.Context, slot int, at adapters.Start) (adapters.Cursor, error) {
 	committed, err := s.committed(ctx)
 	if err != nil {
@@ -158,18 +155,20 @@ func (s *Source) StartIn(ctx context.Context, slot int, at adapters.Start) (adap
 		return c, s.ValidateIn(ctx, slot, c) // the records may be gone
 	}
 	if len(committed) > 0 {
-		return beginning, nil
+		at = adapters.Start{Kind: adapters.StartBeginning}
 	}
 	starts, err := s.Starts(ctx, at)
 	if err != nil {
 		return adapters.Cursor{}, err
 	}
-	if err := s.group.commit(ctx, s.cfg.Topic, starts); err != nil {
-		return adapters.Cursor{}, s.wrap(fmt.Errorf("commit where the group begins: %w", err))
+	if len(committed) == 0 {
+		if err := s.group.commit(ctx, s.cfg.Topic, starts); err != nil {
+			return adapters.Cursor{}, s.wrap(fmt.Errorf("commit where the group begins: %w", err))
+		}
 	}
 	position, ok := starts[slot]
-	if !ok {
-		position = beginning.Position
+	if !ok { // it was added a moment ago
+		position = -1
 	}
 	return adapters.Cursor{Position: position}, nil
 }
@@ -201,7 +200,7 @@ func (s *Source) ValidateIn(ctx context.Context, slot int, c adapters.Cursor) er
 		return gone(fmt.Sprintf("topic %s has no partition %d any more", s.cfg.Topic, slot))
 	case next > b.end[slot]:
 		return gone(fmt.Sprintf("partition %d of topic %s was truncated: it ends at offset %d, and offsets below %d were delivered", slot, s.cfg.Topic, b.end[slot], next))
-	case next > 0 && next < first:
+	case next < first:
 		return gone(fmt.Sprintf("offsets %d to %d of partition %d of topic %s were removed before they were delivered: see the topic's retention", next, first-1, slot, s.cfg.Topic))
 	}
 	s.compare(ctx, slot, next)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -41,14 +42,14 @@ type readAhead struct {
 	failed error         // of the last poll
 	more   chan struct{} // closed when something has come
 	closed bool
-	moving bool // polls do not wait: the client is wanted
+	moving int // who waits for the turn: polls do not wait then
 	work   sync.WaitGroup
 }
 
 // ahead is what was read of a partition: all records from one offset up to another.
 type ahead struct {
 	records []*kgo.Record
-	from    int64 // -1: the first one that there is
+	from    int64
 	upto    int64 // behind the last record; from: none was read
 	bytes   int
 	paused  bool
@@ -101,7 +102,7 @@ func (r *readAhead) poll(cl *kgo.Client) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.mu.Lock()
 	r.cancel = cancel
-	if r.closed || r.moving {
+	if r.closed || r.moving > 0 {
 		cancel()
 	}
 	r.mu.Unlock()
@@ -165,22 +166,51 @@ func sizeOf(rec *kgo.Record) int {
 	return n
 }
 
-// move has partitions read from other offsets. What the client has read of them and not returned yet is dropped.
+// move has partitions read from other offsets.
 func (r *readAhead) move(cl *kgo.Client, to map[int32]kgo.Offset) {
-	topic := r.source.cfg.Topic
-	var parts []int32
-	for p := range to {
-		parts = append(parts, p)
-	}
+	topic, parts := r.source.cfg.Topic, slices.Collect(maps.Keys(to))
+	r.interrupt()
+	defer r.turn.Unlock()
+	r.drop(cl, parts)
 	r.mu.Lock()
-	r.moving = true
+	for p, at := range to {
+		from := at.EpochOffset().Offset
+		r.parts[int(p)] = &ahead{from: from, upto: from}
+	}
+	r.mu.Unlock()
+	cl.ResumeFetchPartitions(map[string][]int32{topic: parts})
+	cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: to})
+}
+
+// forget ends the reading of partitions that are another instance's now.
+func (r *readAhead) forget(parts []int32) {
+	r.interrupt()
+	defer r.turn.Unlock()
+	r.mu.Lock()
+	cl := r.client
+	r.mu.Unlock()
+	if cl != nil {
+		r.drop(cl, parts)
+	}
+}
+
+// interrupt takes the turn, also where a poll waits.
+func (r *readAhead) interrupt() {
+	r.mu.Lock()
+	r.moving++
 	if r.cancel != nil {
 		r.cancel()
 	}
 	r.mu.Unlock()
 	r.turn.Lock()
-	defer r.turn.Unlock()
-	cl.RemoveConsumePartitions(map[string][]int32{topic: parts})
+	r.mu.Lock()
+	r.moving--
+	r.mu.Unlock()
+}
+
+// drop drops what was read of partitions, also what the client has not returned yet. Call with the turn.
+func (r *readAhead) drop(cl *kgo.Client, parts []int32) {
+	cl.RemoveConsumePartitions(map[string][]int32{r.source.cfg.Topic: parts})
 	r.mu.Lock()
 	for _, p := range parts {
 		delete(r.parts, int(p))
@@ -195,15 +225,6 @@ func (r *readAhead) move(cl *kgo.Client, to map[int32]kgo.Offset) {
 		}
 		r.keep(cl, f)
 	}
-	r.mu.Lock()
-	r.moving = false
-	for p, at := range to {
-		from := at.EpochOffset().Offset
-		r.parts[int(p)] = &ahead{from: from, upto: from}
-	}
-	r.mu.Unlock()
-	cl.ResumeFetchPartitions(map[string][]int32{topic: parts})
-	cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: to})
 }
 
 // Fetch implements [adapters.Source]. It takes what was read ahead, and does not wait for more unless a read is bounded.
@@ -249,14 +270,8 @@ func (r *readAhead) elsewhere(reads []adapters.Read) map[int32]kgo.Offset {
 	to := map[int32]kgo.Offset{}
 	for _, rd := range reads {
 		next := rd.From.Position + 1
-		at := kgo.NewOffset().At(next)
-		if rd.From.SamePlace(beginning) {
-			next, at = -2, kgo.NewOffset().AtStart()
-		}
-		p := r.parts[rd.Slot]
-		switch {
-		case p == nil, next == -2 && p.from != -2, next != -2 && (next < p.from || next > max(p.upto, p.from)):
-			to[int32(rd.Slot)] = at
+		if p := r.parts[rd.Slot]; p == nil || next < p.from || next > p.upto {
+			to[int32(rd.Slot)] = kgo.NewOffset().At(next)
 		}
 	}
 	return to
@@ -271,6 +286,9 @@ func (r *readAhead) take(ctx context.Context, cl *kgo.Client, rd adapters.Read) 
 		return nil, err
 	}
 	p := r.parts[rd.Slot]
+	if p == nil { // it was handed over meanwhile
+		return nil, nil
+	}
 	if rd.Until != nil && rd.From.Position < rd.Until.Position {
 		for wait := time.Now().Add(firstRecords); len(p.records) == 0 && p.failed == nil && time.Now().Before(wait) && ctx.Err() == nil; {
 			more := r.more
@@ -324,15 +342,3 @@ func (s *Source) give(i int, rd adapters.Read, records []*kgo.Record, take func(
 	result.Drained = len(records) < rd.Limit
 	return true
 }
-
-// Wake implements [adapters.Waker].
-func (s *Source) Wake() <-chan struct{} { return s.reader.wake }
-
-// Sleep implements [adapters.Waker]: whatever comes wakes the reader.
-func (s *Source) Sleep(context.Context) adapters.Sleep { return adapters.Armed }
-
-// Awake implements [adapters.Waker].
-func (s *Source) Awake() {}
-
-// Follows implements [adapters.Waker].
-func (s *Source) Follows() bool { return false }

@@ -24,6 +24,8 @@ import (
 //     snapshot only. What is committed afterwards is delivered.
 //   - A lane with nothing to be skipped stays where it is, and waits for what is
 //     committed late like one that goes back. A seek to the end skips that, too.
+//     In a partition nothing is committed late, and a cursor before records that
+//     were removed has to move.
 func (op *Operator) PlanSeek(ctx context.Context, route string, to Target) (*Relocation, error) {
 	src, lanes, table, err := op.standing(ctx, route)
 	if err != nil {
@@ -220,7 +222,7 @@ func (s *seek) stay(counts []adapters.MoveCount) {
 			counts[i].Again = 0 // it has delivered nothing
 			continue
 		}
-		if m := &s.moves[i]; s.good && !s.end && m.To.Position > m.From.Position && counts[i].Passed == 0 && !counts[i].More {
+		if m := &s.moves[i]; s.places == nil && s.good && !s.end && m.To.Position > m.From.Position && counts[i].Passed == 0 && !counts[i].More {
 			m.To, counts[i].Late = m.From, 0
 		}
 	}

@@ -89,6 +89,39 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		r.until("delivered", func() bool { return to.arrived() == 150 })
 		r.stop()
 	})
+	t.Run("before the first delivery", func(t *testing.T) {
+		t.Parallel()
+		l, db, to := newLogOf(t, brokers, 1, nil), newDatabase(t), receive(t, nil)
+		r := start(t, l.config(db.url, toHTTP(to.url())))
+		r.until("has begun", func() bool { return l.committed(0) == 0 })
+		r.until("has a cursor", func() bool {
+			return one[int](db, "SELECT count(*) FROM outrider_cursor WHERE slot = 0 AND owner <> ''") == 1
+		})
+		r.stop()
+		l.write("a", 10, 100)
+		l.cut(0, 60)
+		r = start(t, l.config(db.url, toHTTP(to.url())))
+		r.says(`offsets 0 to 59 of partition 0 of topic \S+ were removed`)
+		if to.arrived() > 0 {
+			t.Errorf("%d arrived before the seek", to.arrived())
+		}
+		rewind(t, r.config)
+		if errors.Is(waitBriefly(r), errRuns) {
+			r.stop()
+		}
+		r = start(t, l.config(db.url, toHTTP(to.url())))
+		r.until("delivered the rest", func() bool { return to.arrived() == 40 })
+		r.stop()
+	})
+	t.Run("before the route began", func(t *testing.T) { // it never had them to deliver
+		t.Parallel()
+		l, db, to := newLogOf(t, brokers, 1, nil), newDatabase(t), receive(t, nil)
+		l.write("a", 10, 100)
+		l.cut(0, 60)
+		r := start(t, l.config(db.url, toHTTP(to.url())))
+		r.until("delivered what is left", func() bool { return to.arrived() == 40 })
+		r.stop()
+	})
 	t.Run("behind the group's offset", func(t *testing.T) {
 		t.Parallel()
 		l, db, to := newLogOf(t, brokers, 1, nil), newDatabase(t), receive(t, nil)
