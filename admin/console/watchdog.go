@@ -44,6 +44,7 @@ type watchedSource struct {
 type pastEnd struct {
 	at     time.Time
 	cursor adapters.Cursor
+	parts  map[int]int64 // of a topic: by partition
 }
 
 // seenRow is a version of a row that waits, and when it was first seen.

@@ -68,16 +68,30 @@ func (b *beat) check(ctx context.Context) error {
 }
 
 // end remembers where the table ends now, and returns where it ended when the limit began.
-func (b *beat) end(ctx context.Context, s *watchedSource, src adapters.OperatorSource) (m adapters.Cursor, ok bool, err error) {
-	end, err := src.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
+func (b *beat) end(ctx context.Context, s *watchedSource, src adapters.OperatorSource) (m pastEnd, ok bool, err error) {
+	at, end := adapters.Start{Kind: adapters.StartEnd}, pastEnd{at: b.now}
+	if p, partitioned := src.(adapters.PartitionedSource); partitioned {
+		end.parts, err = p.Starts(ctx, at)
+	} else {
+		end.cursor, err = src.Start(ctx, at)
+	}
 	if err != nil {
 		return m, false, err
 	}
-	s.ends = append(s.ends, pastEnd{b.now, end})
+	s.ends = append(s.ends, end)
 	for len(s.ends) > 1 && b.now.Sub(s.ends[1].at) >= b.limit {
 		s.ends = s.ends[1:]
 	}
-	return s.ends[0].cursor, b.now.Sub(s.ends[0].at) >= b.limit, nil
+	return s.ends[0], b.now.Sub(s.ends[0].at) >= b.limit, nil
+}
+
+// had drops rows of a partition that came after that.
+func (e *pastEnd) had(slot int, rows []adapters.FoundRow) []adapters.FoundRow {
+	if e.parts == nil {
+		return rows
+	}
+	last, ok := e.parts[slot]
+	return slices.DeleteFunc(rows, func(f adapters.FoundRow) bool { return !ok || f.Row.Position > last })
 }
 
 // checkLog checks the lanes of a log table.
@@ -101,12 +115,12 @@ func (b *beat) checkLog(ctx context.Context, s *watchedSource, src adapters.Oper
 	}
 	for from := 0; from < len(lanes); from += chunkLanes {
 		to := min(from+chunkLanes, len(lanes))
-		found, err := src.Unsettled(ctx, lanes[from:to], after[from:to], mark, overdueMost)
+		found, err := src.Unsettled(ctx, lanes[from:to], after[from:to], mark.cursor, overdueMost)
 		if err != nil {
 			return err
 		}
 		for i, rows := range found {
-			b.judge(&lanes[from+i], rows, wants[lanes[from+i].Route])
+			b.judge(&lanes[from+i], mark.had(lanes[from+i].Slot, rows), wants[lanes[from+i].Route])
 		}
 	}
 	return nil
