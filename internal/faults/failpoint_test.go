@@ -94,7 +94,10 @@ func killAtEachTimes(t *testing.T, times int, points []failpoint.Point, to *rece
 
 // fail fails one message of thirty when it comes for the first time, so that
 // some are parked and come back.
-func fail() func(*http.Request, []payload) int {
+func fail() func(*http.Request, []payload) int { return failOn("A") }
+
+// failOn fails a message whose id ends with the suffix when it comes for the first time.
+func failOn(suffix string) func(*http.Request, []payload) int {
 	var mu sync.Mutex
 	stumbled := map[string]bool{}
 	return func(_ *http.Request, batch []payload) int {
@@ -102,7 +105,7 @@ func fail() func(*http.Request, []payload) int {
 		defer mu.Unlock()
 		status := http.StatusOK
 		for _, p := range batch {
-			if strings.HasSuffix(p.ID, "A") && !stumbled[p.ID] {
+			if strings.HasSuffix(p.ID, suffix) && !stumbled[p.ID] {
 				stumbled[p.ID] = true
 				status = http.StatusInternalServerError
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,17 +16,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // log is a topic that a consumer group of relays reads.
 type log struct {
-	t       *testing.T
-	brokers []string
-	topic   string
-	client  *kgo.Client
-	admin   *kadm.Client
+	t        *testing.T
+	brokers  []string
+	replicas int16
+	topic    string
+	client   *kgo.Client
+	admin    *kadm.Client
 }
 
 // newLog makes a topic with as many partitions as a table has lanes, so that a [fleet] can watch it.
@@ -36,10 +39,15 @@ func newLog(t *testing.T, brokers []string) *log {
 
 func newLogOf(t *testing.T, brokers []string, partitions int32, configs map[string]string) *log {
 	t.Helper()
+	return newReplicatedLog(t, brokers, 1, partitions, configs)
+}
+
+func newReplicatedLog(t *testing.T, brokers []string, replicas int16, partitions int32, configs map[string]string) *log {
+	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(-1))
 	must(t, err)
 	t.Cleanup(client.Close)
-	l := &log{t: t, brokers: brokers, topic: topicName(), client: client, admin: kadm.NewClient(client)}
+	l := &log{t: t, brokers: brokers, replicas: replicas, topic: topicName(), client: client, admin: kadm.NewClient(client)}
 	l.create(partitions, configs)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -56,7 +64,7 @@ func (l *log) create(partitions int32, configs map[string]string) {
 	for k, v := range configs {
 		settings[k] = &v
 	}
-	_, err := l.admin.CreateTopic(l.t.Context(), partitions, 1, settings, l.topic)
+	_, err := l.admin.CreateTopic(l.t.Context(), partitions, l.replicas, settings, l.topic)
 	must(l.t, err)
 	until(l.t, "the topic is served", func() bool {
 		ends, err := l.admin.ListEndOffsets(l.t.Context(), l.topic)
@@ -145,7 +153,7 @@ lease: 2s
 drain_timeout: 2s
 state: {url: %q}
 sources:
-  topic: {type: kafka, brokers: [%q], topic: %s, group: %[3]s, session_timeout: 6s, rebalance_timeout: 3s%s}
+  topic: {type: kafka, brokers: ["%s"], topic: %s, group: %[3]s, session_timeout: 6s, rebalance_timeout: 3s%s}
 destinations:
   there: {%s}
 routes:
@@ -310,5 +318,29 @@ func TestG1_G2_TheBrokerOfAGroupIsKilled(t *testing.T) {
 	t.Logf("%d kills of the broker: %v", kills, report)
 	if !report.Clean() || report.Duplicates > 0 {
 		t.Errorf("want each row once: %v", report)
+	}
+}
+
+// The program is killed at each step between reading a record and writing down what became of it, in turn, while it sends batches and some fail.
+func TestG1_G2_G3_KilledAtEveryStepOfATopic(t *testing.T) {
+	t.Parallel()
+	full(t) // the group waits for each dead member
+	l, to := newLog(t, testenv.Kafka(t)), receive(t, failOn("77"))
+	f := newGroup(t, l, toHTTP(to.url()))
+	f.config += "    middleware: [poison, {retry: {attempts: 50, base: 1200ms, max: 1200ms, jitter: 0.1}}, timeout]\n"
+	working := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
+		return slices.Contains(atTheEnd, p) || slices.Contains(failpoint.InTransactions, p)
+	})
+	stop := l.keepWriting(300)
+	kills := killAtEachTimes(t, 4, working, to, func(env string) *relay { return startWith(t, f.config, env) })
+	stop()
+	f.members = append(f.members, start(t, f.config))
+	report := f.endGroup(l.rows(), to)
+	t.Logf("%d kills, at %v in turn: %v", kills, working, report)
+	if !report.Clean() || report.Duplicates > kills*killWindow*lanes {
+		t.Errorf("not clean, or more duplicates than the windows hold: %v", report)
+	}
+	if n := f.parked("status IN ('dead', 'held')"); n > 0 {
+		t.Errorf("%d messages are dead", n)
 	}
 }

@@ -24,11 +24,11 @@ func full(t *testing.T) {
 	}
 }
 
-// cut removes the records of a partition before an offset, as retention does.
-func (l *log) cut(partition int32, before int64) {
+// cut removes the records of the first partition before an offset, as retention does.
+func (l *log) cut(before int64) {
 	l.t.Helper()
 	offsets := kadm.Offsets{}
-	offsets.AddOffset(l.topic, partition, before, -1)
+	offsets.AddOffset(l.topic, 0, before, -1)
 	cut, err := l.admin.DeleteRecords(l.t.Context(), offsets)
 	must(l.t, err)
 	must(l.t, cut.Error())
@@ -75,7 +75,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		r.until("delivered", func() bool { return to.arrived() == 100 })
 		r.stop()
 		l.write("b", 10, 100)
-		l.cut(0, 150)
+		l.cut(150)
 		r = start(t, config)
 		r.says(`offsets 100 to 149 of partition 0 of topic \S+ were removed`)
 		rewind(t, r.config)
@@ -99,7 +99,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		})
 		r.stop()
 		l.write("a", 10, 100)
-		l.cut(0, 60)
+		l.cut(60)
 		r = start(t, l.config(db.url, toHTTP(to.url())))
 		r.says(`offsets 0 to 59 of partition 0 of topic \S+ were removed`)
 		if to.arrived() > 0 {
@@ -117,7 +117,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		t.Parallel()
 		l, db, to := newLogOf(t, brokers, 1, nil), newDatabase(t), receive(t, nil)
 		l.write("a", 10, 100)
-		l.cut(0, 60)
+		l.cut(60)
 		r := start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("delivered what is left", func() bool { return to.arrived() == 40 })
 		r.stop()
@@ -130,7 +130,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		offsets.AddOffset(l.topic, 0, 20, -1)
 		_, err := l.admin.CommitOffsets(t.Context(), l.topic, offsets)
 		must(t, err)
-		l.cut(0, 60)
+		l.cut(60)
 		r := start(t, l.config(db.url, toHTTP(to.url())))
 		r.says(`offsets 20 to 59 of partition 0 of topic \S+ were removed`)
 		if to.arrived() > 0 {
@@ -160,7 +160,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		must(t, l.client.ProduceSync(t.Context(), records...).FirstErr())
 		r := start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("sends", to.asked.Load)
-		l.cut(0, n-10)
+		l.cut(n-10)
 		close(release)
 		r.says(fmt.Sprintf(`offsets \d+ to %d of partition 0 of topic \S+ were removed`, n-11))
 		rewind(t, r.config)

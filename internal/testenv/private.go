@@ -200,7 +200,18 @@ func StartSecureKafka(tb testing.TB, a *Authority, user, password string) *Kafka
 	}})
 }
 
+// StartKafkaCluster is [StartKafka] for a cluster of several brokers. It takes about 20 seconds.
+func StartKafkaCluster(tb testing.TB, brokers int) []*KafkaServer {
+	tb.Helper()
+	return startKafkas(tb, server.KafkaOptions{}, brokers)
+}
+
 func startKafka(tb testing.TB, opts server.KafkaOptions) *KafkaServer {
+	tb.Helper()
+	return startKafkas(tb, opts, 1)[0]
+}
+
+func startKafkas(tb testing.TB, opts server.KafkaOptions, brokers int) []*KafkaServer {
 	tb.Helper()
 	skipShort(tb)
 	found, err := provision.Host{}.Kafka(tb.Context())
@@ -208,13 +219,16 @@ func startKafka(tb testing.TB, opts server.KafkaOptions) *KafkaServer {
 		missing(tb, "%v", err)
 	}
 	opts.Java, opts.Jars, opts.Archive, opts.QuickRestart = found.Java, found.Jars, found.Archive, true
-	s, err := server.StartKafka(tb.Context(), opts)
+	started, err := server.StartKafkaCluster(tb.Context(), opts, brokers)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
-	k := &KafkaServer{tb: tb, server: s}
-	tb.Cleanup(func() { k.check("close", s.Close()) })
-	return k
+	all := make([]*KafkaServer, brokers)
+	for i, s := range started {
+		all[i] = &KafkaServer{tb: tb, server: s}
+		tb.Cleanup(func() { all[i].check("close", s.Close()) })
+	}
+	return all
 }
 
 // Brokers returns the broker's address. It stays the same over restarts.

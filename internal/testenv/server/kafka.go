@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -49,12 +51,16 @@ type KafkaOptions struct {
 	Security *KafkaSecurity
 }
 
-// Kafka is a Kafka broker on a loopback port: one node that is broker and
+// Kafka is a Kafka broker on a loopback port: a node that is broker and
 // controller at once (KRaft). Methods may be called concurrently.
 type Kafka struct {
 	*host
 	opts KafkaOptions
 	port int
+
+	cluster string   // id of the cluster
+	voters  []string // addresses of the controllers, by node
+	node    int      // from 0
 
 	archives bool // Java writes the archive of classes when the broker ends
 
@@ -65,25 +71,51 @@ type Kafka struct {
 // Close it, unless Keep is set. The error of a failed start holds the
 // broker's log.
 func StartKafka(ctx context.Context, opts KafkaOptions) (*Kafka, error) {
-	ports, err := FreePorts(ctx, 4)
+	brokers, err := StartKafkaCluster(ctx, opts, 1)
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHost("Kafka", "", "outrider-kafka-")
+	return brokers[0], nil
+}
+
+// StartKafkaCluster is [StartKafka] for a cluster of several brokers.
+func StartKafkaCluster(ctx context.Context, opts KafkaOptions, brokers int) ([]*Kafka, error) {
+	const each = 4
+	ports, err := FreePorts(ctx, each*brokers)
 	if err != nil {
 		return nil, err
 	}
-	s := &Kafka{host: h, opts: opts, port: ports[0]}
-	if opts.Security != nil {
-		s.login, s.mutual = ports[2], ports[3]
+	cluster, voters := clusterID(), make([]string, brokers)
+	for i := range voters {
+		voters[i] = address(ports[each*i+1])
 	}
-	if err := s.format(ctx, ports[1]); err != nil {
-		return nil, errors.Join(err, s.Close())
+	all, errs := make([]*Kafka, brokers), make([]error, brokers)
+	var starts sync.WaitGroup // together: one alone is no quorum
+	for i := range all {
+		h, err := newHost("Kafka", "", "outrider-kafka-")
+		if err != nil {
+			errs[i] = err
+			break
+		}
+		s := &Kafka{host: h, opts: opts, port: ports[each*i], cluster: cluster, voters: voters, node: i}
+		if opts.Security != nil {
+			s.login, s.mutual = ports[each*i+2], ports[each*i+3]
+		}
+		all[i] = s
+		starts.Go(func() {
+			if errs[i] = s.format(ctx); errs[i] == nil {
+				errs[i] = s.Start(ctx)
+			}
+		})
 	}
-	if err := s.Start(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	starts.Wait()
+	err = errors.Join(errs...)
+	for _, s := range all {
+		if err != nil && s != nil {
+			err = errors.Join(err, s.Close())
+		}
 	}
-	return s, nil
+	return all, err
 }
 
 // Brokers returns the broker's address, which stays the same over restarts.
@@ -144,7 +176,7 @@ func (s *Kafka) awaitLeaders(ctx context.Context, p *process) error {
 		if err != nil {
 			return err
 		}
-		if len(meta.Brokers) == 0 {
+		if !slices.Contains(meta.Brokers.NodeIDs(), int32(s.node+1)) {
 			return errors.New("the controller does not know the broker yet")
 		}
 		var leaderless error
@@ -170,11 +202,11 @@ func (s *Kafka) java(brief bool, class string, args ...string) []string {
 func (s *Kafka) configFile() string { return filepath.Join(s.dir, "server.properties") }
 
 // format writes the configuration and prepares the data folder.
-func (s *Kafka) format(ctx context.Context, controller int) error {
-	if err := os.WriteFile(s.configFile(), []byte(s.config(controller)), 0o600); err != nil {
+func (s *Kafka) format(ctx context.Context) error {
+	if err := os.WriteFile(s.configFile(), []byte(s.config()), 0o600); err != nil {
 		return fmt.Errorf("configure Kafka: %w", err)
 	}
-	args := append([]string{"format", "--cluster-id", clusterID(), "--config", s.configFile()}, s.opts.Security.users()...)
+	args := append([]string{"format", "--cluster-id", s.cluster, "--config", s.configFile()}, s.opts.Security.users()...)
 	cmd := exec.CommandContext(ctx, s.opts.Java, s.java(true, "kafka.tools.StorageTool", args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("format Kafka's storage: %w:\n%s", err, out)
@@ -191,27 +223,31 @@ func clusterID() string {
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// config returns the broker's configuration. Replication is 1 because there is
-// one broker. Tests create their topics, as in production.
-func (s *Kafka) config(controller int) string {
+// config returns the broker's configuration. Kafka's own topics have a replica on each broker. Tests create theirs, as in production.
+func (s *Kafka) config() string {
+	voters := make([]string, len(s.voters))
+	for i, at := range s.voters {
+		voters[i] = fmt.Sprintf("%d@%s", i+1, at)
+	}
 	text := fmt.Sprintf(`process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@%[2]s
-listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s%[5]s
-advertised.listeners=PLAINTEXT://%[4]s%[5]s
+node.id=%d
+controller.quorum.voters=%s
+listeners=PLAINTEXT://%s,CONTROLLER://%s%[5]s
+advertised.listeners=PLAINTEXT://%[6]s%[5]s
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_SSL,MUTUAL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-log.dirs=%[3]s
+log.dirs=%[7]s
 num.partitions=8
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor=%[8]d
 offsets.topic.num.partitions=8
-transaction.state.log.replication.factor=1
+transaction.state.log.replication.factor=%[8]d
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=8
-`, address(s.port), address(controller), filepath.Join(s.dir, "data"), cmp.Or(s.opts.Advertise, address(s.port)), s.secureListeners())
+`, s.node+1, strings.Join(voters, ","), address(s.port), s.voters[s.node], s.secureListeners(), cmp.Or(s.opts.Advertise, address(s.port)),
+		filepath.Join(s.dir, "data"), len(s.voters))
 	text += s.opts.Security.config()
 	if s.opts.QuickRestart {
 		text += "broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n"
