@@ -160,7 +160,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		must(t, l.client.ProduceSync(t.Context(), records...).FirstErr())
 		r := start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("sends", to.asked.Load)
-		l.cut(n-10)
+		l.cut(n - 10)
 		close(release)
 		r.says(fmt.Sprintf(`offsets \d+ to %d of partition 0 of topic \S+ were removed`, n-11))
 		rewind(t, r.config)
