@@ -58,7 +58,7 @@ func benchThrough(b *testing.B, d *Destination, topic string, size int) {
 
 func deliverWaves(b *testing.B, own adapters.Destination, topic string, wave []*message.Message, n int) {
 	for range n {
-		errs := []error(nil)
+		var errs []error
 		if once, ok := own.(adapters.OnceDestination); ok {
 			errs = once.DeliverOnce(context.Background(), topic, wave, longNotes{})
 		} else {

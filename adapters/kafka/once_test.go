@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func TestG1_ACommitWithoutAnAnswerIsLookedUp(t *testing.T) {
 	viaProxy(t, cut.proxy, own.Destination.(onceProducer).Destination)
 	var want []string
 	for n := range 8 {
-		id := fmt.Sprint(n)
+		id := strconv.Itoa(n)
 		want = append(want, id)
 		for own.deliver(t, topic, id) != "map["+id+":ok]" {
 			if t.Context().Err() != nil {
