@@ -29,6 +29,7 @@ type ledger struct {
 	deliveries map[int64]*delivery
 	sent       map[int64]*delivery // by the transaction that is under way, or whose outcome was not learned
 	read       bool                // the notes of former sessions are read
+	given      []uint64            // of each stream, the rows that were there when all that was visible had come; nil: it has not
 }
 
 // delivery is one that is committed.
@@ -86,22 +87,38 @@ func (l *ledger) meet(it *Item) bool {
 // leave notes that an item is settled in memory.
 func (l *ledger) leave(it *Item) {
 	position, _ := it.origin()
+	delete(l.sent, position) // it does not matter any more whether that was committed
 	if d := l.deliveries[position]; d != nil {
 		d.stream = l.session.progress.streamOf(it)
 		d.settle = d.stream.revision + 1
 	}
 }
 
-// prune forgets what is durably settled. When the lane has nothing left to do, all is: what was not met is not there any more.
+// prune forgets what is durably settled.
 func (l *ledger) prune() {
-	p := &l.session.progress
-	idle := p.unsettled() == 0 && len(l.session.parking.groups.All()) == 0 && !slices.ContainsFunc(p.streams, func(str *Stream) bool { return !str.whole })
-	maps.DeleteFunc(l.deliveries, func(_ int64, d *delivery) bool {
-		if d.stream == nil {
-			return idle
+	maps.DeleteFunc(l.deliveries, func(_ int64, d *delivery) bool { return d.stream != nil && d.stream.confirmed >= d.settle })
+}
+
+// forget forgets what former sessions have noted and settled, too. It is asked after each poll: when all rows that were visible at one time have been
+// given to the session and are settled, and nothing is parked, no further row of them comes.
+func (l *ledger) forget() {
+	streams := l.session.progress.streams
+	if l.given == nil {
+		if slices.ContainsFunc(streams, func(str *Stream) bool { return !str.whole }) {
+			return
 		}
-		return d.stream.confirmed >= d.settle
-	})
+		for _, str := range streams {
+			l.given = append(l.given, str.tail)
+		}
+	}
+	for i, str := range streams {
+		if str.head < l.given[i] {
+			return
+		}
+	}
+	if len(l.session.parking.groups.All()) == 0 {
+		maps.DeleteFunc(l.deliveries, func(_ int64, d *delivery) bool { return d.former })
+	}
 }
 
 // generation is that of the lane's cursors; durable: the state store has it.
