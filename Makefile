@@ -72,7 +72,7 @@ image: ## Build the container image for amd64 and arm64 as an OCI layout, IMAGE=
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka, RabbitMQ and Chromium where needed, run every test but those of examples
 	@echo "make test takes 9 minutes on two cores, and the first time a few more to compile everything"
-	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(WITHOUT_EXAMPLES)
+	$(BRIEFLY) go test $(LIGHTLY) -timeout 25m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(WITHOUT_EXAMPLES)
 
 .PHONY: race
 race: ## Run every test with the race detector, and with larger volumes than make test

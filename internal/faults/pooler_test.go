@@ -109,6 +109,7 @@ routes: {orders0: {from: app, to: there}}
 	} else if i := strings.Index(said, "BROKEN"); i >= 0 && (u.since == "" || !strings.Contains(said[i:], u.since)) {
 		t.Errorf("doctor finds in mode %s:\n%s", mode, said)
 	}
+	pooler.Revive()
 	r := start(t, config)
 	if refused {
 		if err := r.wait(); err == nil {
@@ -120,8 +121,15 @@ routes: {orders0: {from: app, to: there}}
 	app := openPool(t, pooler.URL()+"&default_query_exec_mode=exec")
 	// Connections to a pooler may break: those that were idle when it was killed, for example.
 	publish := func(n int, groups string) {
+		var err error
+		defer func() {
+			if err != nil {
+				t.Errorf("the application cannot publish: %v", err)
+			}
+		}()
 		until(t, "the application publishes", func() bool {
-			_, err := app.pool.Exec(t.Context(), insert, n, groups)
+			pooler.Revive()
+			_, err = app.pool.Exec(t.Context(), insert, n, groups)
 			return err == nil
 		})
 	}
@@ -138,6 +146,7 @@ routes: {orders0: {from: app, to: there}}
 	for range 20 {
 		var got string
 		until(t, "the application reads its settings", func() bool {
+			pooler.Revive()
 			return app.pool.QueryRow(t.Context(), "SELECT current_setting('search_path') || ' ' || current_setting('default_transaction_read_only') || ' ' || current_setting('enable_seqscan')").Scan(&got) == nil
 		})
 		if got != `"$user", public off on` {

@@ -45,6 +45,16 @@ func (p *PgBouncer) Start() {
 	p.check("start", p.pooler.Start(p.tb.Context()))
 }
 
+// Revive starts the pooler again if it has ended by itself, as a service manager would: PgBouncer 1.18 ends with "bad client state" when a client that
+// has sent a cancel request goes away at the wrong moment.
+func (p *PgBouncer) Revive() {
+	p.tb.Helper()
+	if p.pooler.Died() {
+		p.Kill()
+		p.Start()
+	}
+}
+
 // check fails the test without ending it, which other goroutines must not do.
 func (p *PgBouncer) check(what string, err error) {
 	p.tb.Helper()

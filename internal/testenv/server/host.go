@@ -50,6 +50,21 @@ func (h *host) Dir() string { return h.dir }
 // Kill kills the server with SIGKILL and returns when all its processes are gone, which is when it can be started again.
 func (h *host) Kill() error { return h.stop(syscall.SIGKILL) }
 
+// Died reports whether the server has ended by itself.
+func (h *host) Died() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.proc == nil {
+		return false
+	}
+	select {
+	case <-h.proc.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // start launches the stopped server, and returns when ready has. One that does not become ready is ended by a signal.
 func (h *host) start(ctx context.Context, c command, end syscall.Signal, ready func(context.Context, *process) error) error {
 	h.mu.Lock()
