@@ -355,10 +355,11 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 		}
 		return len(rows)
 	}
-	for round := 0; round < 20 && slept < enough; round++ { // on a busy machine there is seldom nothing to read
+	for round := 0; round < 20 && slept < enough; round++ {
+		pause := 20 * time.Millisecond << (round / 3) // on a busy machine there is seldom nothing to read
 		want += writers * each
 		for range writers {
-			work.Go(func() { e.write(each) })
+			work.Go(func() { e.write(each, pause) })
 		}
 		for quiet := 0; len(got) < want; {
 			if next() > 0 {
@@ -384,9 +385,9 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 
 // write publishes messages in transactions that stay open for up to 20 ms, of
 // which some are rolled back, with pauses.
-func (e *wakeEnv) write(n int) {
+func (e *wakeEnv) write(n int, pause time.Duration) {
 	for done := 0; done < n; {
-		time.Sleep(rand.N(20 * time.Millisecond))
+		time.Sleep(rand.N(pause))
 		err := pgx.BeginFunc(e.Ctx, e.Pool, func(tx pgx.Tx) error {
 			e.publish(tx)
 			if rand.N(3) == 0 {
