@@ -76,7 +76,7 @@ test: ## Install PostgreSQL, MariaDB, Kafka, RabbitMQ and Chromium where needed,
 
 .PHONY: race
 race: ## Run every test with the race detector, and with larger volumes than make test
-	$(BRIEFLY) env OUTRIDER_TEST_FULL=1 go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	$(BRIEFLY) env OUTRIDER_TEST_FULL=1 go test $(RACE) -timeout 45m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 # What is tested on other versions of PostgreSQL and of MariaDB: PART of the tests of their adapters, and the main faults.
 PART ?= .

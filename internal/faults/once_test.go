@@ -26,7 +26,7 @@ func (f *fleet) killForOnce(to destination) (faults int) {
 	for range testenv.Brief(2, 3) {
 		f.join()
 	}
-	for round := range rounds(f.t, testenv.Brief(3, 8), 63) {
+	for round := range rounds(f.t, testenv.Brief(2, 4), 63) {
 		before := to.arrived()
 		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+300 })
 		r := f.any()
@@ -37,7 +37,7 @@ func (f *fleet) killForOnce(to destination) (faults int) {
 		}
 		f.join()
 		faults++
-		if round%8 == 7 {
+		if round%4 == 3 {
 			f.freeze(to)
 			faults++
 		}
