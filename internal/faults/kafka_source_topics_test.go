@@ -316,7 +316,12 @@ func TestACompactedTopicHasHoles(t *testing.T) {
 		pause(t.Context(), 250*time.Millisecond)
 	}
 	must(t, l.client.ProduceSync(t.Context(), &kgo.Record{Topic: l.topic, Key: []byte("g3")}).FirstErr())
-	until(t, "the topic is compacted", func() bool { l.write("more", 1, 1); return len(l.rows()) < 500 })
+	more := 0
+	until(t, "the topic is compacted", func() bool {
+		l.write(fmt.Sprint("more", more, "-"), 1, 1)
+		more++
+		return len(l.rows()) < 500
+	})
 	before := l.rows()
 	r := start(t, l.config(db.url, toHTTP(to.url()), "tombstones: skip"))
 	ends, err := l.admin.ListEndOffsets(t.Context(), l.topic)
