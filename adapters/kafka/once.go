@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -46,45 +47,19 @@ func (c *client) recall(ctx context.Context, w *wave) error {
 
 // notes returns the notes of the client's lane by topic.
 func (c *client) notes(ctx context.Context) (map[string]string, error) {
-	req := kmsg.NewPtrOffsetFetchRequest()
-	group := kmsg.NewOffsetFetchRequestGroup()
-	req.Group, group.Group, req.RequireStable = c.transactional, c.transactional, true
-	req.Groups = append(req.Groups, group)
 	notes := map[string]string{}
-	err := c.settledBy(ctx, func(ctx context.Context) error {
-		resp, err := req.RequestWith(ctx, c.Client)
+	err := c.askCoordinator(ctx, func(ctx context.Context) error {
+		offsets, err := kadm.NewClient(c.Client).FetchOffsets(kadm.RequireStable(ctx), c.transactional)
 		if err == nil {
-			err = notesOf(resp, notes)
+			err = offsets.Error()
 		}
+		offsets.Each(func(o kadm.OffsetResponse) { notes[o.Topic] = o.Metadata })
 		return err
 	})
+	if errors.Is(err, kerr.GroupIDNotFound) { // there are none yet
+		err = nil
+	}
 	return notes, err
-}
-
-// notesOf adds the notes of a response by topic. Since version 8 it has groups.
-func notesOf(resp *kmsg.OffsetFetchResponse, notes map[string]string) error {
-	err := kerr.ErrorForCode(resp.ErrorCode)
-	add := func(topic string, code int16, note *string) {
-		if failed := kerr.ErrorForCode(code); failed != nil {
-			err = failed
-		} else if note != nil {
-			notes[topic] = *note
-		}
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			add(t.Topic, p.ErrorCode, p.Metadata)
-		}
-	}
-	for _, g := range resp.Groups {
-		err = errors.Join(err, kerr.ErrorForCode(g.ErrorCode))
-		for _, t := range g.Topics {
-			for _, p := range t.Partitions {
-				add(t.Topic, p.ErrorCode, p.Metadata)
-			}
-		}
-	}
-	return err
 }
 
 // note has the transaction replace the note of a topic.
@@ -95,7 +70,7 @@ func (c *client) note(ctx context.Context, topic, note string) error {
 	}
 	add := kmsg.NewPtrAddOffsetsToTxnRequest()
 	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = c.transactional, id, epoch, c.transactional
-	err = c.settledBy(ctx, func(ctx context.Context) error {
+	err = c.askCoordinator(ctx, func(ctx context.Context) error {
 		resp, err := add.RequestWith(ctx, c.Client)
 		if err == nil {
 			err = kerr.ErrorForCode(resp.ErrorCode)
@@ -111,7 +86,7 @@ func (c *client) note(ctx context.Context, topic, note string) error {
 	of.Topic, partition.Metadata = topic, &note
 	of.Partitions = append(of.Partitions, partition)
 	commit.Topics = append(commit.Topics, of)
-	return c.settledBy(ctx, func(ctx context.Context) error {
+	return c.askCoordinator(ctx, func(ctx context.Context) error {
 		resp, err := commit.RequestWith(ctx, c.Client)
 		if err != nil {
 			return err
@@ -139,7 +114,7 @@ func (c *client) tryNotes(ctx context.Context, topic string) error {
 	}
 	end := kmsg.NewPtrEndTxnRequest()
 	end.TransactionalID, end.ProducerID, end.ProducerEpoch = c.transactional, id, epoch
-	return c.settledBy(ctx, func(ctx context.Context) error {
+	return c.askCoordinator(ctx, func(ctx context.Context) error {
 		resp, err := end.RequestWith(ctx, c.Client)
 		if err == nil {
 			err = kerr.ErrorForCode(resp.ErrorCode)
@@ -148,8 +123,8 @@ func (c *client) tryNotes(ctx context.Context, topic string) error {
 	})
 }
 
-// settledBy asks a coordinator, and again while it is busy with the end of another transaction.
-func (c *client) settledBy(ctx context.Context, ask func(context.Context) error) error {
+// askCoordinator asks a coordinator of groups or transactions, and again while it is busy with the end of another transaction.
+func (c *client) askCoordinator(ctx context.Context, ask func(context.Context) error) error {
 	return c.guarded(ctx, func(ctx context.Context) error {
 		for fails := 1; ; fails++ {
 			err := patiently(ctx, func() error { return ask(ctx) })

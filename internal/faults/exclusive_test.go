@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -17,8 +15,7 @@ func TestG1_G2_AFrozenOwnerIsShutOutOfKafka(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)
 	topic := newTopic(t, brokers)
-	to := consume(t, brokers, topic, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.FetchMaxWait(100*time.Millisecond))
+	to := committed(t, brokers, topic)
 	f := newFleet(t, shortLease, toKafka(brokers, topic)+", exclusive: true, timeout: 5s, transactional_id: "+topic)
 	for range 3 {
 		f.join()

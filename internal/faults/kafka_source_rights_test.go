@@ -20,7 +20,12 @@ func (l *log) aclOf(login string, topic bool, op kadm.ACLOperation) *kadm.ACLBui
 
 func (l *log) grant(login string, topic bool, op kadm.ACLOperation) {
 	l.t.Helper()
-	created, err := l.admin.CreateACLs(l.t.Context(), l.aclOf(login, topic, op))
+	l.allow(l.aclOf(login, topic, op))
+}
+
+func (l *log) allow(acl *kadm.ACLBuilder) {
+	l.t.Helper()
+	created, err := l.admin.CreateACLs(l.t.Context(), acl)
 	must(l.t, err)
 	for _, one := range created {
 		must(l.t, one.Err)

@@ -199,6 +199,33 @@ func (f *fleet) freeze(to destination) {
 	f.spread()
 }
 
+// killAndFreeze kills one member after the other, each when so many more messages have arrived, and has another one join; every fifth is stopped
+// instead, and a member is frozen after each so many. That happens n times, and in a soak until 51 were killed.
+func (f *fleet) killAndFreeze(n, freezeEach, more int, to destination) (kills, freezes int) {
+	f.t.Helper()
+	for round := range rounds(f.t, n, 63) {
+		before := to.arrived()
+		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+more })
+		r := f.any()
+		f.remove(r)
+		if round%5 == 4 {
+			r.stop()
+		} else {
+			r.kill()
+			kills++
+		}
+		if round%2 == 1 { // its lease or session ends; otherwise the next member takes its place
+			f.spread()
+		}
+		f.join()
+		if round%freezeEach == freezeEach-1 {
+			f.freeze(to)
+			freezes++
+		}
+	}
+	return kills, freezes
+}
+
 // Processes of a consumer group are killed, frozen, stopped and replaced while a producer goes on.
 func TestG1_G2_G3_AConsumerGroupIsKilledAndFrozen(t *testing.T) {
 	t.Parallel()
@@ -209,27 +236,7 @@ func TestG1_G2_G3_AConsumerGroupIsKilledAndFrozen(t *testing.T) {
 		f.join()
 	}
 	stop := l.keepWriting(1000)
-	kills, freezes := 0, 0
-	for round := range rounds(t, testenv.Brief(1, 6), 63) {
-		before := to.arrived()
-		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+100 })
-		r := f.any()
-		f.remove(r)
-		if round%5 == 4 {
-			r.stop()
-		} else {
-			r.kill()
-			kills++
-		}
-		if round%2 == 1 { // the session ends; otherwise the next member has the group notice
-			f.spread()
-		}
-		f.join()
-		if round%6 == 5 {
-			f.freeze(to)
-			freezes++
-		}
-	}
+	kills, freezes := f.killAndFreeze(testenv.Brief(1, 6), 6, 100, to)
 	stop()
 	report := f.endGroup(l.rows(), to)
 	t.Logf("%d kills and %d freezes of members of a group: %v, worst time to an even spread %v", kills, freezes, report, f.worst.Round(time.Millisecond))

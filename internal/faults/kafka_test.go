@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/oklog/ulid/v2"
@@ -80,6 +81,12 @@ func consume(t *testing.T, brokers []string, topic string, options ...kgo.Opt) *
 		client.Close()
 	})
 	return c
+}
+
+// committed reads what consumers with isolation.level=read_committed see.
+func committed(t *testing.T, brokers []string, topic string) *consumer {
+	t.Helper()
+	return consume(t, brokers, topic, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(100*time.Millisecond))
 }
 
 func (c *consumer) run(ctx context.Context) {

@@ -19,23 +19,13 @@ func TestG12_TheRightsOfExactlyOnce(t *testing.T) {
 	l, db := newLogOf(t, broker.Brokers(), 1, nil), newDatabase(t)
 	config := settings{database: db.url, top: quick, destination: fmt.Sprintf("type: kafka, brokers: [%q], topic: %s, exclusive: true, exactly_once: true, transactional_id: shop, "+
 		"sasl: {mechanism: scram-sha-512, username: %s, password: %s}, tls: {ca_file: %q}", broker.LoginBrokers()[0], l.topic, user, password, authority.File)}.text()
-	grant := func(of *kadm.ACLBuilder, prefix bool, op kadm.ACLOperation, login string) {
+	groups := func(login string) {
 		t.Helper()
-		pattern := kadm.ACLPatternLiteral
-		if prefix {
-			pattern = kadm.ACLPatternPrefixed
-		}
-		created, err := l.admin.CreateACLs(t.Context(), of.ResourcePatternType(pattern).Operations(op).Allow("User:"+login).AllowHosts("*"))
-		must(t, err)
-		for _, one := range created {
-			must(t, one.Err)
-		}
+		l.allow(kadm.NewACLs().ResourcePatternType(kadm.ACLPatternPrefixed).Groups("shop-").Operations(kadm.OpRead).Allow("User:" + login).AllowHosts("*"))
 	}
-	group := func() *kadm.ACLBuilder { return kadm.NewACLs().Groups("shop-") }
-	topic := func() *kadm.ACLBuilder { return kadm.NewACLs().Topics(l.topic) }
-	grant(group(), true, kadm.OpRead, "nobody") // from now on they are closed to others
-	grant(topic(), false, kadm.OpWrite, "nobody")
-	grant(topic(), false, kadm.OpWrite, user)
+	groups("nobody") // from now on they are closed to others
+	l.grant("nobody", true, kadm.OpWrite)
+	l.grant(user, true, kadm.OpWrite)
 	db.migrate()
 	refused := func(want string) {
 		t.Helper()
@@ -44,9 +34,9 @@ func TestG12_TheRightsOfExactlyOnce(t *testing.T) {
 		r.kill()
 	}
 	refused(`grant READ on groups that begin with the destination's transactional_id`)
-	grant(group(), true, kadm.OpRead, user)
+	groups(user)
 	refused(`no permission to keep notes beside topic \\?"\S+": grant READ on it`)
-	grant(topic(), false, kadm.OpRead, user)
+	l.grant(user, true, kadm.OpRead)
 	r := start(t, config)
 	to := committed(t, broker.Brokers(), l.topic)
 	tx, err := db.pool.Begin(t.Context())

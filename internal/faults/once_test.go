@@ -2,47 +2,13 @@ package faults_test
 
 import (
 	"testing"
-	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// committed reads what consumers with isolation.level=read_committed see.
-func committed(t *testing.T, brokers []string, topic string) *consumer {
-	t.Helper()
-	return consume(t, brokers, topic, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(100*time.Millisecond))
-}
-
 func toKafkaOnce(brokers []string, topic string) string {
 	return toKafka(brokers, topic) + ", exclusive: true, exactly_once: true, timeout: 5s, transactional_id: " + topic
-}
-
-// killForOnce kills members under load, and freezes one, and returns how often.
-func (f *fleet) killForOnce(to destination) (faults int) {
-	f.t.Helper()
-	for range testenv.Brief(2, 3) {
-		f.join()
-	}
-	for round := range rounds(f.t, testenv.Brief(2, 4), 63) {
-		before := to.arrived()
-		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+300 })
-		r := f.any()
-		f.remove(r)
-		r.kill()
-		if round%2 == 1 { // the session ends; otherwise the next member takes its place
-			f.spread()
-		}
-		f.join()
-		faults++
-		if round%4 == 3 {
-			f.freeze(to)
-			faults++
-		}
-	}
-	return faults
 }
 
 // each counts how often each message arrived.
@@ -64,13 +30,16 @@ func TestG1_G2_ATableArrivesInKafkaExactlyOnce(t *testing.T) {
 	topic := newTopic(t, brokers)
 	to := committed(t, brokers, topic)
 	f := newFleet(t, shortLease, toKafkaOnce(brokers, topic))
+	for range testenv.Brief(2, 3) {
+		f.join()
+	}
 	w := write(t, f.pool, false)
-	faults := f.killForOnce(to)
+	kills, freezes := f.killAndFreeze(testenv.Brief(2, 4), 4, 300, to)
 	w.stop()
 	rows := f.rows()
 	f.members[0].until("delivered everything", func() bool { return to.arrived() >= len(rows) })
 	report := check.Compare(rows, to.all()...)
-	t.Logf("%d kills and freezes between a table and Kafka: %v", faults, report)
+	t.Logf("%d kills and %d freezes between a table and Kafka: %v", kills, freezes, report)
 	if !report.Clean() || report.Duplicates > 0 {
 		t.Errorf("want each row once: %v", report)
 	}
@@ -102,11 +71,14 @@ func TestG1_G2_G3_ATopicArrivesInKafkaExactlyOnce(t *testing.T) {
 	topic := newTopic(t, brokers)
 	to := committed(t, brokers, topic)
 	f := newGroup(t, l, toKafkaOnce(brokers, topic))
+	for range testenv.Brief(2, 3) {
+		f.join()
+	}
 	stop := l.keepWriting(1000)
-	faults := f.killForOnce(to)
+	kills, freezes := f.killAndFreeze(testenv.Brief(2, 4), 4, 300, to)
 	stop()
 	report := f.endGroup(l.rows(), to)
-	t.Logf("%d kills and freezes between two topics: %v", faults, report)
+	t.Logf("%d kills and %d freezes between two topics: %v", kills, freezes, report)
 	if !report.Clean() || report.Duplicates > 0 {
 		t.Errorf("want each record once: %v", report)
 	}

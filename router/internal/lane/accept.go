@@ -116,4 +116,7 @@ func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained, whole bool) {
 	s.Fetched, s.Order, s.Drained, s.whole = c, order, drained, whole
 	s.catchUp()
 	s.forgetGone()
+	if l := s.session.progress.ledger; l != nil {
+		l.forget()
+	}
 }

@@ -45,8 +45,8 @@ func newLedger(s *Session) *ledger {
 	return &ledger{session: s, deliveries: map[int64]*delivery{}, sent: map[int64]*delivery{}}
 }
 
-// origin returns the position of the item's row and a checksum of it.
-func (it *Item) origin() (position int64, check uint16) {
+// identity returns the position of the item's row and a checksum of it.
+func (it *Item) identity() (position int64, check uint16) {
 	var payload []byte
 	if it.row != nil {
 		position, payload = it.row.Position, it.row.Payload
@@ -59,7 +59,7 @@ func (it *Item) origin() (position int64, check uint16) {
 
 // begin notes what a transaction is about to deliver.
 func (l *ledger) begin(address string, it *Item) {
-	position, check := it.origin()
+	position, check := it.identity()
 	l.sent[position] = &delivery{address: address, check: check}
 }
 
@@ -71,7 +71,7 @@ func (l *ledger) commit() {
 
 // meet reports whether the row of an item was delivered.
 func (l *ledger) meet(it *Item) bool {
-	position, check := it.origin()
+	position, check := it.identity()
 	d := l.deliveries[position]
 	switch {
 	case d == nil:
@@ -86,7 +86,7 @@ func (l *ledger) meet(it *Item) bool {
 
 // leave notes that an item is settled in memory.
 func (l *ledger) leave(it *Item) {
-	position, _ := it.origin()
+	position, _ := it.identity()
 	delete(l.sent, position) // it does not matter any more whether that was committed
 	if d := l.deliveries[position]; d != nil {
 		d.stream = l.session.progress.streamOf(it)

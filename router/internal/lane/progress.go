@@ -33,7 +33,7 @@ func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, se
 			str.skip[position] = struct{}{}
 		}
 		str.unwritten = settling.Written
-		if st.New {
+		if st.New { // notes of a former route of the name are void
 			str.revision = max(str.revision, adapters.FirstRevision(time.Now()))
 		}
 		if st.New || st.Placed { // where it starts is written at once: later it would start elsewhere

@@ -167,9 +167,6 @@ func (s *Stream) deliver(st *adapters.Settlement, items []*Item) {
 // forgetGone forgets positions that were settled before their rows were read, and whose rows are gone: a read that began when they were known
 // has passed them without a row. The read that has just ended may have begun before that, so the next one counts.
 func (s *Stream) forgetGone() {
-	if l := s.session.progress.ledger; l != nil {
-		l.forget()
-	}
 	if !s.whole || len(s.skip)+len(s.gone) == 0 { // it is asked after each poll of each lane
 		return
 	}
