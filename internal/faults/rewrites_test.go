@@ -61,6 +61,13 @@ func rewriteUnderLoad(t *testing.T, w *reworked) {
 	first := len(w.rows())
 	r := start(t, w.config)
 	r.until("delivered the first", func() bool { return w.arrived() >= first })
+	// A partition is detached once its rows were delivered, those of transactions that are still open as well.
+	began := one[time.Time](w.database, "SELECT now()")
+	until(t, "older transactions have ended", func() bool {
+		return one[int](w.database, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start < '"+began.Format(time.RFC3339Nano)+"'") == 0
+	})
+	first = len(w.rows())
+	r.until("delivered the rows of older transactions", func() bool { return w.arrived() >= first })
 	statements := slices.Clone(w.further)
 	for _, s := range rewrites {
 		if w.key != "" {
