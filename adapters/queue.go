@@ -157,6 +157,7 @@ func (e *LockedError) Error() string {
 type Coverage struct {
 	// Since is when the latest reading of everything began that has come to its end:
 	// nothing that was committed before is overlooked. A row that was committed later may be.
+	// Zero: there is none, or what it found in the way has become free since and was not looked at.
 	Since time.Time
 
 	// Next is when a claim would read on, if Since is not late enough.

@@ -23,12 +23,13 @@ type queueRow struct {
 	attempts int
 	text     string
 	claims   int // how often it was claimed
+	due      time.Time
 }
 
-// queueTable is a queue table with a claim status and nothing else: no owner, no
-// time of the next attempt. Several instances may use it.
+// queueTable is a queue table with a claim status and no owner. Several instances may use it.
 type queueTable struct {
 	timeout time.Duration
+	dues    bool                            // it has the time of the next attempt
 	blind   bool                            // its claims do not look at Match and Bytes
 	delay   func() time.Duration            // of a statement, before and after it
 	fail    func(what string) error         // before a statement is carried out
@@ -204,6 +205,9 @@ func (m *memQueue) claim(c adapters.ClaimRequest) (out []*adapters.Row, taken []
 		case r.status == "processing":
 			cut[r.Group] = cut[r.Group] || !held[r]
 			continue
+		case time.Now().Before(r.due):
+			cut[r.Group] = true
+			continue
 		}
 		if n := int64(len(r.Payload)); !m.blind && len(out) > 0 && bytes+n > c.Bytes {
 			return out, taken
@@ -288,6 +292,9 @@ func (m *memQueue) settle(r adapters.ClaimResult) bool {
 		row.status = "done"
 	case outbox.OutcomeRetry, outbox.OutcomeDead:
 		row.status, row.text = "pending", r.Error
+		if m.dues {
+			row.due = r.At
+		}
 		if r.Outcome == outbox.OutcomeDead {
 			row.status = "dead"
 		}
@@ -305,10 +312,24 @@ func (m *memQueue) settle(r adapters.ClaimResult) bool {
 }
 
 // KeepsDue implements [adapters.Queue].
-func (m *memQueue) KeepsDue() bool { return false }
+func (m *memQueue) KeepsDue() bool { return m.dues }
 
 // Coverage implements [adapters.Queue]: every claim reads the whole queue.
-func (m *memQueue) Coverage() adapters.Coverage { return adapters.Coverage{Since: time.Now()} }
+func (m *memQueue) Coverage() adapters.Coverage {
+	return adapters.Coverage{Since: time.Now(), Due: m.due(time.Now())}
+}
+
+// due is when the first row is due that is not due before a time; zero: there is none.
+func (m *memQueue) due(before time.Time) (first time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rows {
+		if r.status == "pending" && r.due.After(before) && (first.IsZero() || r.due.Before(first)) {
+			first = r.due
+		}
+	}
+	return first
+}
 
 func (m *memQueue) Extend(_ context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	err = m.statement("Extend", &m.writing, func() {

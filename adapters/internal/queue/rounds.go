@@ -26,6 +26,7 @@ type rounds struct {
 	at        Position // where the next page begins
 	round     round
 	whole     time.Time // when the latest round began that has read everything
+	blocked   time.Time // when the first row may be out of the way that this round and those after it have found in the way; zero: none is
 	rest      time.Time // before it no round begins; zero: one may
 	slots     [adapters.Slots]bool
 	terms     [adapters.Slots]uint64
@@ -55,7 +56,7 @@ func newRounds() rounds {
 
 // restart forgets what is known of the rows. The next claim reads on with the group that is next.
 func (r *rounds) restart() {
-	r.round, r.whole, r.rest, r.unmatched = round{partial: r.at != Position{}}, time.Time{}, time.Time{}, map[string]bool{}
+	r.round, r.whole, r.blocked, r.rest, r.unmatched = round{partial: r.at != Position{}}, time.Time{}, time.Time{}, time.Time{}, map[string]bool{}
 	r.leaveGroup()
 }
 
@@ -112,14 +113,13 @@ func (r *rounds) putOff(id string, until time.Time) {
 
 // complete ends a round.
 func (r *rounds) complete(pageRows int) {
-	if !r.round.partial {
-		r.whole = r.round.began
+	if r.round.partial {
+		r.blocked = Sooner(r.blocked, r.round.due)
+	} else {
+		r.whole, r.blocked = r.round.began, r.round.due
 	}
 	r.rest = r.round.restAfter(pageRows)
-	r.round = round{began: time.Now(), due: r.round.due}
-	if r.round.due.Before(r.round.began) {
-		r.round.due = time.Time{}
-	}
+	r.round = round{began: time.Now()}
 	r.at = Position{}
 }
 
@@ -230,12 +230,19 @@ func (c *tableClaim[T]) read(ctx context.Context, at Position) (Page, error) {
 // coverage is how much the claims so far have read of the table.
 func (c *tableClaim[T]) coverage() adapters.Coverage {
 	t := c.table
-	read := adapters.Coverage{Since: t.whole, Next: t.rest, Due: t.round.due, Unwanted: len(t.unmatched)}
+	read := adapters.Coverage{Since: t.whole, Next: t.rest, Unwanted: len(t.unmatched)}
 	if !c.around {
 		read.Next = c.began
 	}
 	if c.cut {
 		read.Since = time.Time{}
+	}
+	for _, due := range []time.Time{t.blocked, t.round.due} {
+		if due.After(c.began) {
+			read.Due = Sooner(read.Due, due)
+		} else if !due.IsZero() { // the row may be claimed now, and nothing has looked since
+			read.Since = time.Time{}
+		}
 	}
 	return read
 }

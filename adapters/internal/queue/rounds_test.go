@@ -147,6 +147,33 @@ func TestGroupsThatReturnAreReadNext(t *testing.T) {
 	}
 }
 
+// TestG13_ARowThatIsDueBeforeTheRoundEndsIsNotForgotten: a row in no order, which belongs to no group that is read again. The round does not count as
+// one that has overlooked nothing.
+func TestG13_ARowThatIsDueBeforeTheRoundEndsIsNotForgotten(t *testing.T) {
+	m := &memory{name: "t", pause: 10 * time.Millisecond}
+	m.insert("", 0)
+	for i := range 50 {
+		m.insert(strconv.Itoa(i), i+1)
+	}
+	m.rows[0].due = time.Now().Add(15 * time.Millisecond)
+	e, r := newMemory(t, marking(), nil, m), unmatched()
+	claimKeys(t, e, r)
+	if l := e.Coverage(); m.read != 51 || l.Due.IsZero() {
+		t.Errorf("after %d entries it has looked at %+v", m.read, l)
+	}
+	claimKeys(t, e, r)
+	if l := e.Coverage(); m.read != 51 || !l.Since.IsZero() || !l.Due.IsZero() {
+		t.Errorf("in the pause, after %d entries, it has looked at %+v", m.read, l)
+	}
+	for m.read == 51 {
+		time.Sleep(time.Until(e.Coverage().Next))
+		claimKeys(t, e, r)
+	}
+	if l := e.Coverage(); l.Since.IsZero() {
+		t.Errorf("the next round has looked at %+v", l)
+	}
+}
+
 // TestG9_AnIdleClaimReadsOnePage: and has looked at everything then.
 func TestG9_AnIdleClaimReadsOnePage(t *testing.T) {
 	m := &memory{name: "t", newer: []string{"=a"}}

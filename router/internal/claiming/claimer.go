@@ -122,13 +122,10 @@ func (c *Claimer) Run(ctx context.Context) {
 				c.whole = time.Now()
 				continue
 			}
-			if !got.next.IsZero() {
-				pause = min(pause, max(time.Until(got.next), c.poll.Min))
-			}
 		}
 		more := false
 		if err == nil && got.rows == 0 && !got.full {
-			pause, more = c.continueSoon(pause)
+			pause, more = c.continueSoon(pause, got.next)
 		}
 		if rang := c.wait(ctx, pause, wake); !rang || !more {
 			c.whole = time.Now()
@@ -192,6 +189,9 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 		return outcome{full: true}, nil
 	}
 	except := c.ledger.exclusions(time.Now(), c.claims.PerGroup)
+	if except.ended { // no claim before this one could see it
+		c.whole = time.Now()
+	}
 	c.starved.Store(w.spent || except.held) // rows that are excluded now may be claimed after a settle
 	if len(except.groups)+len(except.rows) > maxExcluded {
 		c.handOut(w, nil, number) // it brings nothing, so nothing is excluded for its sake

@@ -15,6 +15,7 @@ type exclusions struct {
 	rows   []*adapters.Claim
 	next   time.Time // when the first of them ends; zero: none is planned
 	held   bool      // something is excluded until rows that are in memory are settled
+	ended  bool      // something is not excluded any more
 }
 
 // exclusions returns what a claim that has begun excludes: rows and groups that are in backoff or on their way back, and groups that have
@@ -28,6 +29,7 @@ func (l *ledger) exclusions(now time.Time, perGroup int) exclusions {
 		over := v.returning == 0 && !now.Before(end)
 		if over && v.unknownTo <= l.handed {
 			delete(l.excluded, k)
+			out.ended = true
 			continue
 		}
 		out.held = out.held || v.returning > 0

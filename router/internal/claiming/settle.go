@@ -34,6 +34,9 @@ func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 			c.log.Warn("rows were no longer ours when they were settled: another processor or instance has taken, ended or put them back, "+
 				"and they may be delivered again", "rows", len(lost), "first", lost[0].Key)
 		}
+		if slices.ContainsFunc(taken, (*claimedRow).returns) {
+			c.Wake() // a claim that began before does not know when they may be claimed again
+		}
 		c.RoomFreed()
 	}
 	if e >= settling.Passed {

@@ -13,15 +13,18 @@ import (
 const continuePause = time.Millisecond
 
 // continueSoon shortens the pause after a claim that brought nothing but has not seen all rows: one that it has not seen may be waiting. More
-// means that the next claim continues. The pause also ends when a row that was seen becomes due, for which there is no wake-up.
-func (c *Claimer) continueSoon(pause time.Duration) (shortened time.Duration, more bool) {
+// means that the next claim continues. The pause also ends when a row that was seen becomes due, or may be claimed again, for which there is
+// no wake-up: a claimer that relies on these does not wait for its next poll.
+func (c *Claimer) continueSoon(pause time.Duration, readmitted time.Time) (shortened time.Duration, more bool) {
 	l := c.Queue.Coverage()
 	least := continuePause
 	if !c.Backoff.Armed {
 		least = c.poll.Min
 	}
-	if !l.Due.IsZero() {
-		pause = min(pause, max(time.Until(l.Due), least))
+	for _, due := range []time.Time{l.Due, readmitted} {
+		if !due.IsZero() {
+			pause = min(pause, max(time.Until(due), least))
+		}
 	}
 	if !l.Since.Before(c.whole) {
 		return pause, false
