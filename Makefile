@@ -71,12 +71,15 @@ image: ## Build the container image for amd64 and arm64 as an OCI layout, IMAGE=
 
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka, RabbitMQ and Chromium where needed, run every test but those of examples
-	@echo "make test takes 9 minutes on two cores, and the first time a few more to compile everything"
+	@echo "make test takes 13 minutes on two cores, and the first time a few more to compile everything"
 	$(BRIEFLY) go test $(LIGHTLY) -timeout 25m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(WITHOUT_EXAMPLES)
 
+# Empty: race has the volumes of make test.
+FULL ?= 1
+
 .PHONY: race
-race: ## Run every test with the race detector, and with larger volumes than make test
-	$(BRIEFLY) env OUTRIDER_TEST_FULL=1 go test $(RACE) -timeout 45m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+race: ## Run every test with the race detector, and with larger volumes than make test, or with FULL= the same
+	$(BRIEFLY) env OUTRIDER_TEST_FULL=$(FULL) go test $(RACE) -timeout 45m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 # What is tested on other versions of PostgreSQL and of MariaDB: PART of the tests of their adapters, and the main faults.
 PART ?= .
