@@ -52,7 +52,7 @@ func (q *partQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adap
 
 func (q *partQueue) Coverage() adapters.Coverage {
 	look := q.look
-	if look.Due = q.memQueue.due(q.look.Since); !look.Due.IsZero() && !look.Due.After(time.Now()) {
+	if look.Due = q.due(q.look.Since); !look.Due.IsZero() && !look.Due.After(time.Now()) {
 		look.Since, look.Due = time.Time{}, time.Time{}
 	}
 	return look

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,6 +246,36 @@ func TestG1_NotificationsAloneEmptyAQueue(t *testing.T) {
 	}
 	stop()
 	f.checkOrdered(6)
+}
+
+// A message that failed is tried again when its backoff is over, although the claimer has gone to sleep meanwhile and nobody inserts a row.
+func TestG13_ARetryIsNotLeftToThePoll(t *testing.T) {
+	t.Parallel()
+	f := newFlowcatalyst(t)
+	f.alter = func(r *Route) { r.Middleware = stack(2*time.Second, 4) }
+	tables := f.notified(true)
+	var tries atomic.Int64
+	sent, asleep := make(chan struct{}), make(chan struct{})
+	f.dest.setFail(func(string, *message.Message) error {
+		if tries.Add(1) > 1 {
+			return nil
+		}
+		close(sent)
+		<-asleep
+		return errInjected
+	})
+	stop := f.startWith(postgres.WakeNotify, Poll{Batch: 500, Min: time.Hour, Max: time.Hour})
+	f.awaitSleep(tables...)
+	f.insert(tables[0], "e", 1, 0, 1)
+	<-sent
+	f.awaitSleep(tables...)
+	close(asleep)
+	f.await("status = 'COMPLETED'", 1)
+	stop()
+	f.checkOrdered(1)
+	if n := tries.Load(); n != 2 {
+		t.Errorf("%d tries, want 2", n)
+	}
 }
 
 // awaitSleep returns when the claimer wants to be notified of rows of these tables.
