@@ -22,8 +22,8 @@ type queueRow struct {
 	since    time.Time
 	attempts int
 	text     string
-	claims   int // how often it was claimed
-	due      time.Time
+	claims   int       // how often it was claimed
+	due      time.Time // zero: at once
 }
 
 // queueTable is a queue table with a claim status and no owner. Several instances may use it.
@@ -319,12 +319,12 @@ func (m *memQueue) Coverage() adapters.Coverage {
 	return adapters.Coverage{Since: time.Now(), Due: m.due(time.Now())}
 }
 
-// due is when the first row is due that is not due before a time; zero: there is none.
-func (m *memQueue) due(before time.Time) (first time.Time) {
+// due is when the first pending row is due, of those that become due after a time; zero: there is none.
+func (m *memQueue) due(after time.Time) (first time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.rows {
-		if r.status == "pending" && r.due.After(before) && (first.IsZero() || r.due.Before(first)) {
+		if r.status == "pending" && r.due.After(after) && (first.IsZero() || r.due.Before(first)) {
 			first = r.due
 		}
 	}

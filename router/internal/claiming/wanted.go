@@ -17,9 +17,9 @@ const continuePause = time.Millisecond
 // no wake-up: a claimer that relies on these does not wait for its next poll.
 func (c *Claimer) continueSoon(pause time.Duration, readmitted time.Time) (shortened time.Duration, more bool) {
 	l := c.Queue.Coverage()
-	least := continuePause
-	if !c.Backoff.Armed {
-		least = c.poll.Min
+	least := c.poll.Min
+	if c.Backoff.Relies() {
+		least = continuePause
 	}
 	for _, due := range []time.Time{l.Due, readmitted} {
 		if !due.IsZero() {

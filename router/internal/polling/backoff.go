@@ -57,7 +57,7 @@ type Backoff struct {
 	Signal chan struct{}          // this process has committed rows
 	since  time.Time              // when something was found, or might have been
 	empty  int                    // polls in a row that found nothing
-	Armed  bool                   // the source wakes us
+	armed  bool                   // the source wakes us, because we sleep
 
 	wakes <-chan struct{} // of the source; nil: it has no wake-ups
 	quiet bool            // the pause follows a poll that found nothing, after the last look
@@ -115,7 +115,7 @@ func (b *Backoff) Failed() time.Duration {
 
 // Found resets the pauses: rows are there, or may be.
 func (b *Backoff) Found() {
-	if b.Armed {
+	if b.armed {
 		b.waker.Awake()
 	}
 	b.reset()
@@ -125,7 +125,7 @@ func (b *Backoff) Found() {
 // Woken resets the pauses of a reader that its source has woken, and reports whether a publisher did, rather than any commit.
 func (b *Backoff) Woken() (called bool) {
 	called = !b.follows()
-	if b.Armed && !called {
+	if b.armed && !called {
 		b.waker.Awake()
 	}
 	empty := b.empty
@@ -137,7 +137,10 @@ func (b *Backoff) Woken() (called bool) {
 	return called
 }
 
-func (b *Backoff) reset() { b.since, b.empty, b.Armed = time.Now(), 0, false }
+func (b *Backoff) reset() { b.since, b.empty, b.armed = time.Now(), 0, false }
+
+// Relies reports whether wake-ups find new rows, and polls are only there for what no wake-up comes for.
+func (b *Backoff) Relies() bool { return b.armed || b.follows() }
 
 func (b *Backoff) follows() bool { return b.waker != nil && b.waker.Follows() }
 
@@ -151,7 +154,7 @@ func (b *Backoff) Pause(ctx context.Context) time.Duration {
 	b.quiet = true
 	b.empty++
 	pause := b.poll.pause(b.empty)
-	if b.Armed || b.waker == nil || pause <= wakefulPause || b.follows() {
+	if b.waker == nil || pause <= wakefulPause || b.Relies() {
 		return pause
 	}
 	if time.Since(b.since) < 2*wakefulPause {
@@ -159,7 +162,7 @@ func (b *Backoff) Pause(ctx context.Context) time.Duration {
 	}
 	switch b.waker.Sleep(ctx) {
 	case adapters.Armed:
-		b.Armed = true
+		b.armed = true
 		return 0
 	case adapters.Draining:
 		return min(pause, DrainingPause)
