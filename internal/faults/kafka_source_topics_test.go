@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -77,11 +76,9 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		l.write("b", 10, 100)
 		l.cut(150)
 		r = start(t, config)
-		r.says(`offsets 100 to 149 of partition 0 of topic \S+ were removed`)
+		r.says(`offsets 100 to 149 of partition 0 of topic \S+ were removed .*outrider seek orders0`)
+		_ = r.wait() // it has no other route
 		rewind(t, r.config)
-		if errors.Is(waitBriefly(r), errRuns) {
-			r.stop()
-		}
 		if to.arrived() != 100 {
 			t.Errorf("%d arrived before the seek", to.arrived())
 		}
@@ -101,14 +98,12 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		l.write("a", 10, 100)
 		l.cut(60)
 		r = start(t, l.config(db.url, toHTTP(to.url())))
-		r.says(`offsets 0 to 59 of partition 0 of topic \S+ were removed`)
+		r.says(`offsets 0 to 59 of partition 0 of topic \S+ were removed .*outrider seek orders0`)
+		_ = r.wait() // it has no other route
 		if to.arrived() > 0 {
 			t.Errorf("%d arrived before the seek", to.arrived())
 		}
 		rewind(t, r.config)
-		if errors.Is(waitBriefly(r), errRuns) {
-			r.stop()
-		}
 		r = start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("delivered the rest", func() bool { return to.arrived() == 40 })
 		r.stop()
@@ -132,11 +127,13 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		must(t, err)
 		l.cut(60)
 		r := start(t, l.config(db.url, toHTTP(to.url())))
-		r.says(`offsets 20 to 59 of partition 0 of topic \S+ were removed`)
+		r.says(`offsets 20 to 59 of partition 0 of topic \S+ were removed .*outrider seek orders0`)
+		_ = r.wait() // it has no other route
 		if to.arrived() > 0 {
 			t.Errorf("%d arrived before the seek", to.arrived())
 		}
 		rewind(t, r.config)
+		r = start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("delivered the rest", func() bool { return to.arrived() == 40 })
 		r.stop()
 	})
@@ -162,11 +159,9 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		r.until("sends", to.asked.Load)
 		l.cut(n - 10)
 		close(release)
-		r.says(fmt.Sprintf(`offsets \d+ to %d of partition 0 of topic \S+ were removed`, n-11))
+		r.says(fmt.Sprintf(`offsets \d+ to %d of partition 0 of topic \S+ were removed .*outrider seek orders0`, n-11))
+		_ = r.wait() // it has no other route
 		rewind(t, r.config)
-		if errors.Is(waitBriefly(r), errRuns) {
-			r.stop()
-		}
 		r = start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("delivered the rest", func() bool {
 			to.mu.Lock()
@@ -176,18 +171,6 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		})
 		r.stop()
 	})
-}
-
-var errRuns = errors.New("it runs")
-
-// waitBriefly returns how a process ended, or errRuns if it goes on.
-func waitBriefly(r *relay) error {
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(2 * time.Second):
-		return errRuns
-	}
 }
 
 // Of transactions only what was committed is delivered, and tombstones and the marks of transactions hold up no offset.
@@ -246,13 +229,12 @@ func TestATopicIsDeletedAndCreatedAgain(t *testing.T) {
 		must(t, again.ProduceSync(t.Context(), l.record(fmt.Sprint("new", i), fmt.Sprint("g", i%10))).FirstErr())
 	}
 	r.says(`the route is stopped`)
+	_ = r.wait() // it has no other route
 	if to.arrived() != 100 {
 		t.Errorf("%d arrived before the seek", to.arrived())
 	}
 	rewind(t, r.config)
-	if !errors.Is(waitBriefly(r), errRuns) {
-		r = start(t, config)
-	}
+	r = start(t, config)
 	r.until("delivered what is new", func() bool { return to.arrived() == 400 })
 	r.stop()
 	if n := to.repeated(); n > 0 {

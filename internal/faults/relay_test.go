@@ -164,9 +164,11 @@ func (r *relay) kill() {
 }
 
 // stop asks the process to end with SIGTERM and fails the test unless it exits
-// with status 0.
+// with status 0. Before it says that it starts, a process knows no signals: it
+// would end with this one.
 func (r *relay) stop() {
 	r.t.Helper()
+	r.says("outrider starts")
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		r.t.Errorf("the relay cannot be stopped: %v: %v", err, r.err)
 	}

@@ -53,13 +53,7 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 	for i := range states {
 		st := &states[i]
 		st.Placed = !st.New && st.Table.Lanes != r.table.Lanes // from what its lane is computed is not written down
-		if st.New {
-			first, err := r.startOf(ctx, now, st.Slot)
-			if err != nil {
-				return &sourceError{err}
-			}
-			st.Cursor = first
-		} else if _, err := answer(now, question{r.Source, [2]any{st.Cursor, r.placeOf(st.Slot)}}, func() (bool, error) { return true, r.validate(ctx, st) }); adapters.IsInvalidCursor(err) {
+		if err := r.place(ctx, now, st); adapters.IsInvalidCursor(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		} else if err != nil { // the source could not be asked
 			return &sourceError{err}
@@ -72,6 +66,19 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 		return &sourceError{err}
 	}
 	return nil
+}
+
+// place gives a new cursor its start, and checks that one from before is still valid in the source.
+func (r *Route) place(ctx context.Context, now *round, st *adapters.LaneState) error {
+	if st.New {
+		first, err := r.startOf(ctx, now, st.Slot)
+		if err == nil {
+			st.Cursor = first
+		}
+		return err
+	}
+	_, err := answer(now, question{r.Source, [2]any{st.Cursor, r.placeOf(st.Slot)}}, func() (bool, error) { return true, r.validate(ctx, st) })
+	return err
 }
 
 // fit is [adapters.SnapshotFitter] for the cursors of lanes.
