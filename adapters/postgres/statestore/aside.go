@@ -63,8 +63,9 @@ UPDATE outrider_cursor AS c ` + setCursor + `
 FROM s WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch
 RETURNING c.route, c.slot`
 
-	// byIndex keeps a plan from being made, and kept, that reads all of a table which is small now.
-	byIndex = "SELECT pg_catalog.set_config('enable_seqscan', 'off', true)"
+	// byIndex keeps plans from being made, and kept, that read all of a table which is small now, or, where ANALYZE has found few rows, all dead
+	// versions of a lane's row instead of the last one.
+	byIndex = "SELECT pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)"
 
 	// lastAside is the row in which settles aside have written the progress of cursor row c.
 	lastAside = `outrider_settled n WHERE n.route = c.route AND n.slot = c.slot AND n.epoch = c.epoch ORDER BY n.part DESC LIMIT 1`

@@ -26,7 +26,7 @@ func (s *Store) ExplainSettle(ctx context.Context, all []adapters.Settlement) (s
 
 // ExplainRenew is the same for a renewal.
 func (s *Store) ExplainRenew(ctx context.Context, instance string) (string, error) {
-	return s.explain(ctx, "", renewAsideSQL, instance, time.Hour.Seconds())
+	return s.explain(ctx, byIndex, renewAsideSQL, instance, time.Hour.Seconds())
 }
 
 func (s *Store) explain(ctx context.Context, before, sql string, args ...any) (text string, err error) {

@@ -56,21 +56,25 @@ type session struct {
 	owned    *ownedLanes
 }
 
-// renewal is the statement of a renewal.
-func (s *session) renewal() string {
+// queueRenewal adds a renewal to a batch, which sets the lanes.
+func (s *session) queueRenewal(batch *pgx.Batch, lease time.Duration, lanes *map[adapters.LaneRef]adapters.LaneMark) {
+	sql := renewSQL
 	if s.aside.used.Load() {
-		return s.schema.in(renewAsideSQL)
+		sql = renewAsideSQL
+		batch.Queue(byIndex)
 	}
-	return s.schema.in(renewSQL)
+	batch.Queue(s.schema.in(sql), s.instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		*lanes, err = s.owned.read(rows)
+		return err
+	})
 }
 
 // Renew implements [state.Session].
-func (s *session) Renew(ctx context.Context, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
-	rows, err := s.conn.Query(ctx, s.renewal(), s.instance, lease.Seconds())
-	if err != nil {
-		return nil, err
-	}
-	return s.owned.read(rows)
+func (s *session) Renew(ctx context.Context, lease time.Duration) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
+	batch := &pgx.Batch{}
+	s.queueRenewal(batch, lease, &lanes)
+	err = s.conn.SendBatch(ctx, batch).Close()
+	return lanes, err
 }
 
 // Lost implements [state.Session].
@@ -123,10 +127,7 @@ func (s *session) lock(ctx context.Context, lease time.Duration, former []int64)
 		locked = true
 		return nil
 	})
-	b.Queue(s.renewal(), s.instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
-		lanes, err = s.owned.read(rows)
-		return err
-	})
+	s.queueRenewal(&b, lease, &lanes)
 	b.Queue(`COMMIT`)
 	err = s.conn.SendBatch(ctx, &b).Close()
 	switch {
