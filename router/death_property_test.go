@@ -192,7 +192,7 @@ func (d *deaths) command() {
 
 // step is something that happens.
 func (d *deaths) step() {
-	switch d.random.IntN(9) {
+	switch d.random.IntN(10) {
 	case 0, 1:
 		d.wait(true)
 	case 2:
@@ -223,6 +223,14 @@ func (d *deaths) step() {
 		}
 	case 8:
 		d.add(10)
+	case 9: // claims count as stuck
+		if d.table == nil {
+			return
+		}
+		d.mu.Lock()
+		d.lost = true
+		d.mu.Unlock()
+		d.table.steal(func(row *queueRow) bool { _, dies := d.dying.Load(row.ID); return dies && d.random.IntN(2) == 0 })
 	}
 }
 
@@ -242,7 +250,8 @@ func (d *deaths) ended() bool {
 	return true
 }
 
-// A message is dead, its write waits, and its group is evicted, paused, parked by another failure, moved with its lane, skipped or redriven:
+// A message is dead, its write waits, and its group is evicted, paused, parked by another failure, moved with its lane, skipped or redriven, or
+// its claim is lost:
 // nothing of the group passes it, everything ends, once unless lanes were lost, and nothing stays in the lanes.
 func TestG1_G2_G3_WhatMeetsADeathThatIsNotWritten(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,28 @@ func TestTheDesignKeepsTheRules(t *testing.T) {
 			Bounds{Rows: 3, Relays: 1, Aborts: 1, Crashes: 2, Fails: 2, Deaths: 2, Commands: 1}, Bounds{Rows: 3, Relays: 2, Aborts: 1, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1},
 			Bounds{Rows: 4, Relays: 2, Steals: 1, Fails: 1})
 	}
+	keeps(t, bounds, Explore)
+}
+
+// So does that of relays that claim rows.
+func TestTheDesignOfQueuesKeepsTheRules(t *testing.T) {
+	t.Parallel()
+	bounds := []Bounds{
+		{Rows: 3, Relays: 2, Aborts: 1, Steals: 1, Fails: 1, Deaths: 1},
+		{Rows: 3, Relays: 2, Crashes: 1, Fails: 1, Deaths: 1, Locks: 1},
+		{Rows: 2, Relays: 2, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1, Locks: 1},
+	}
+	if testenv.Soaking() {
+		bounds = append(bounds, Bounds{Rows: 3, Relays: 2, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1},
+			Bounds{Rows: 4, Relays: 2, Steals: 1, Fails: 1, Deaths: 1})
+	}
+	keeps(t, bounds, ExploreQueue)
+}
+
+func keeps(t *testing.T, bounds []Bounds, explore func(*Plan, Bounds, Fault) Explored) {
+	t.Helper()
 	for _, b := range bounds {
-		got := Explore(plan, b, NoFault)
+		got := explore(plan, b, NoFault)
 		t.Logf("%+v: %d states", b, got.States)
 		if got.Err != nil {
 			t.Errorf("%v, after:", got.Err)
@@ -37,14 +57,21 @@ func TestTheDesignKeepsTheRules(t *testing.T) {
 // Each fault leads to a state that a rule forbids.
 func TestTheRulesNoticeEachFault(t *testing.T) {
 	t.Parallel()
-	for _, f := range Faults {
+	bounds := Bounds{Rows: 3, Relays: 2, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1}
+	notices := func(f Fault, explore func(*Plan, Bounds, Fault) Explored) {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
-			got := Explore(plan, Bounds{Rows: 3, Relays: 2, Crashes: 1, Steals: 1, Fails: 1, Deaths: 1, Commands: 1}, f)
+			got := explore(plan, bounds, f)
 			t.Logf("%d states, %d events: %v", got.States, len(got.Path), got.Err)
 			if got.Err == nil {
 				t.Error("no rule notices it")
 			}
 		})
+	}
+	for _, f := range Faults {
+		notices(f, Explore)
+	}
+	for _, f := range QueueFaults {
+		notices(f, ExploreQueue)
 	}
 }

@@ -30,6 +30,7 @@ var Faults = []Fault{NoFence, SameEpoch, ByPosition, SkipsLate, SettlesRead, Set
 type Bounds struct {
 	Rows, Relays                                     int
 	Aborts, Crashes, Steals, Fails, Deaths, Commands int8
+	Locks                                            int8 // settles of a queue that leave out a row, which another session has locked
 }
 
 // memory is what a relay has of lane 0.
@@ -45,23 +46,21 @@ type memory struct {
 
 // System is a state of relays that work one lane, with what their publishers have done.
 type System struct {
-	World  Rules
-	Next   int // the row that is inserted next
-	Open   Set
-	Relays [Relays]memory
-	Left   Bounds
+	World      Rules
+	Publishers publishers
+	Relays     [Relays]memory
+	Left       Bounds
 }
 
-// step is a state that follows, and what leads there. A step that is only possible is not taken for granted: crashes, failures, commands.
-type step struct {
-	to       System
-	events   []Event
-	possible bool
-}
+func (s *System) rules() rules { return &s.World }
 
 // next yields all states that follow.
-func (s *System) next(p *Plan, f Fault, yield func(step)) {
-	s.publish(yield)
+func (s *System) next(p *Plan, f Fault, yield func(step[System])) {
+	s.Publishers.next(s.Left, func(to publishers, left Bounds, events []Event, possible bool) {
+		after := *s
+		after.Publishers, after.Left = to, left
+		yield(step[System]{after, events, possible})
+	})
 	for i := range s.Left.Relays {
 		m := &s.Relays[i]
 		if m.Epoch == 0 {
@@ -77,32 +76,14 @@ func (s *System) next(p *Plan, f Fault, yield func(step)) {
 			to := *s
 			to.Left.Crashes--
 			to.Relays[i] = memory{}
-			yield(step{to, []Event{{Kind: Gone, Relay: i}}, true})
+			yield(step[System]{to, []Event{{Kind: Gone, Relay: i}}, true})
 		}
 	}
 	s.operate(yield)
 }
 
-func (s *System) publish(yield func(step)) {
-	if s.Next < s.Left.Rows {
-		to := *s
-		to.Next++
-		to.Open |= Of(s.Next)
-		yield(step{to, []Event{{Kind: Insert, Row: s.Next}}, false})
-	}
-	for row := range s.Open.All {
-		to := *s
-		to.Open &^= Of(row)
-		yield(step{to, []Event{{Kind: Commit, Row: row}, {Kind: Committed, Row: row}}, false})
-		if s.Left.Aborts > 0 {
-			to.Left.Aborts--
-			yield(step{to, nil, true})
-		}
-	}
-}
-
 // acquire takes the lane from nobody, or from a living owner that is taken for dead.
-func (s *System) acquire(i int, f Fault, yield func(step)) {
+func (s *System) acquire(i int, f Fault, yield func(step[System])) {
 	l := &s.World.Lanes[0]
 	to := *s
 	alive := l.Epoch != 0 && s.Relays[l.Owner].Epoch == l.Epoch
@@ -124,11 +105,11 @@ func (s *System) acquire(i int, f Fault, yield func(step)) {
 		m.Parked = 0
 	}
 	to.Relays[i] = m
-	yield(step{to, []Event{{Kind: Acquire, Relay: i, Epoch: m.Epoch}}, alive})
+	yield(step[System]{to, []Event{{Kind: Acquire, Relay: i, Epoch: m.Epoch}}, alive})
 }
 
 // read takes all visible rows that are not settled, and what an operator has changed.
-func (s *System) read(i int, f Fault, yield func(step)) {
+func (s *System) read(i int, f Fault, yield func(step[System])) {
 	to := *s
 	m := &to.Relays[i]
 	fresh := s.World.Visible &^ (m.Covered | m.Read)
@@ -145,12 +126,12 @@ func (s *System) read(i int, f Fault, yield func(step)) {
 		m.Done, m.Dead = m.Done&(m.Parked|m.Read), m.Dead&m.Parked
 	}
 	if *m != s.Relays[i] {
-		yield(step{to, nil, false})
+		yield(step[System]{to, nil, false})
 	}
 }
 
 // attempt gives a row to the receiver.
-func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step)) {
+func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step[System])) {
 	m, one := &s.Relays[i], Of(row)
 	before := p.group(row) & (one - 1)
 	waits := before & (m.Read | m.Parked) &^ m.Done // what dies does so with the settle: before it, another owner would deliver it
@@ -170,13 +151,13 @@ func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step)) {
 		l := &s.World.Lanes[0]
 		events = append([]Event{{Kind: Settle, Epoch: m.Epoch, Covered: l.Covered, Parked: l.Parked &^ one, Dead: l.Dead}}, events...)
 	}
-	yield(step{to, events, false})
+	yield(step[System]{to, events, false})
 	failed := []Event{{Kind: Send, Relay: i, Row: row}}
 	if m.Read&one != 0 && s.Left.Fails > 0 {
 		to := *s
 		to.Left.Fails--
 		to.Relays[i].Failed |= one
-		yield(step{to, failed, true})
+		yield(step[System]{to, failed, true})
 	}
 	if m.Parked&one != 0 && s.Left.Deaths > 0 {
 		to := *s
@@ -185,17 +166,17 @@ func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step)) {
 		if f == DiesUntried {
 			to.Relays[i].Dead |= m.Parked & p.group(row)
 		}
-		yield(step{to, failed, true})
+		yield(step[System]{to, failed, true})
 	}
 }
 
 // settle writes what is done. Rows that failed are parked with it, and those behind them.
-func (s *System) settle(p *Plan, i int, f Fault, yield func(step)) {
+func (s *System) settle(p *Plan, i int, f Fault, yield func(step[System])) {
 	m, l := &s.Relays[i], &s.World.Lanes[0]
 	to := *s
 	if m.Epoch != l.Epoch && f != NoFence {
 		to.Relays[i] = memory{} // fenced
-		yield(step{to, nil, false})
+		yield(step[System]{to, nil, false})
 		return
 	}
 	park := m.Failed
@@ -223,11 +204,11 @@ func (s *System) settle(p *Plan, i int, f Fault, yield func(step)) {
 		return
 	}
 	to.Relays[i] = memory{Epoch: m.Epoch, Covered: e.Covered, Parked: e.Parked, Read: m.Read &^ e.Covered}
-	yield(step{to, []Event{e}, false})
+	yield(step[System]{to, []Event{e}, false})
 }
 
 // operate carries out a command.
-func (s *System) operate(yield func(step)) {
+func (s *System) operate(yield func(step[System])) {
 	if s.Left.Commands == 0 {
 		return
 	}
@@ -235,9 +216,9 @@ func (s *System) operate(yield func(step)) {
 	to.Left.Commands--
 	l := &s.World.Lanes[0]
 	for row := range (l.Parked | l.Dead).All {
-		yield(step{to, []Event{{Kind: Drop, Row: row}}, true})
+		yield(step[System]{to, []Event{{Kind: Drop, Row: row}}, true})
 	}
 	for row := range l.Dead.All {
-		yield(step{to, []Event{{Kind: Redrive, Row: row}}, true})
+		yield(step[System]{to, []Event{{Kind: Redrive, Row: row}}, true})
 	}
 }

@@ -270,14 +270,19 @@ func (l *ledger) failed(taken []*claimedRow) {
 }
 
 // written notes that what take returned is durable, except what is set aside. It returns what was refused for the first time, and the dead
-// messages whose groups go on: also those that the table refuses, which are not tried again by this process.
-func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*claimedRow, dead []*lane.Item) {
+// messages whose groups go on: also those that the table refuses, which are not tried again by this process. Messages whose claim was
+// lost before they could be written as dead are in alive: others may try them again.
+func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[*adapters.Claim]error) (fresh []*claimedRow, dead, alive []*lane.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range taken {
 		err := aside[h.claim]
 		if h.dead != nil && (err == nil || errors.Is(err, adapters.ErrRefused)) {
-			dead = append(dead, h.dead)
+			if slices.Contains(lost, h.claim) {
+				alive = append(alive, h.dead)
+			} else {
+				dead = append(dead, h.dead)
+			}
 			l.letGo(h)
 		}
 		if err != nil {
@@ -291,7 +296,7 @@ func (l *ledger) written(taken []*claimedRow, lost []*adapters.Claim, aside map[
 			l.credits.Take(queueKeyOf(h.claim))
 		}
 	}
-	return fresh, dead
+	return fresh, dead, alive
 }
 
 // drop forgets a row. Call with the mutex held.

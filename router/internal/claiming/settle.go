@@ -175,9 +175,12 @@ func (c *Claimer) settle(ctx context.Context, taken []*claimedRow, results []ada
 		}
 		return nil
 	})
-	fresh, dead := c.ledger.written(taken[:done], lost, aside)
+	fresh, dead, alive := c.ledger.written(taken[:done], lost, aside)
 	for _, it := range dead {
 		it.DeathWritten()
+	}
+	for _, it := range alive {
+		it.DeathLost(func(out []*lane.Item) { c.ledger.conclude(released(out)...) })
 	}
 	if len(fresh) > 0 {
 		h := fresh[0]

@@ -117,3 +117,13 @@ func (s *Session) Evict(it *Item, self bool, give func(out []*Item)) {
 		give(s.WithdrawLocked(it, self))
 	}
 }
+
+// DeathLost has what is behind the item in its group go back before the group goes on: the item is dead, but its row was no longer ours when that
+// was to be written, so it may be tried again. give takes what was withdrawn, with the session's mutex held.
+func (it *Item) DeathLost(give func(out []*Item)) {
+	s := it.Session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	give(s.WithdrawLocked(it, false))
+	it.DeathWritten()
+}
