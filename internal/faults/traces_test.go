@@ -22,11 +22,36 @@ import (
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/faults/model"
 	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
 )
 
-// traceSQL records what transactions do, in themselves.
-const traceSQL = `
-CREATE TABLE trace (seq bigserial PRIMARY KEY, xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint, kind text NOT NULL, doc jsonb NOT NULL);
+// tracing is what a trace is of.
+type tracing struct {
+	config  func(tr *traced) string
+	tables  string // creates them, "": the program does
+	sql     string // records what transactions do, in themselves
+	stands  string // records how things stand
+	insert  func(tr *traced, tx pgx.Tx, group string, n int) error
+	inserts string // the ids of rows that the transaction has inserted
+	dead    string // one of the messages $1 that is dead, or ''
+
+	translate func([]model.Record) (*model.Plan, []model.Event, error)
+	replay    func(*model.Plan, []model.Event) (settled, error)
+	seen      func(*model.Plan, []model.Event) map[string]int
+	want      []string // what has to be seen, and in longer runs
+	longer    []string
+}
+
+type settled interface{ Settled() model.Set }
+
+const traceTable = `CREATE TABLE trace (seq bigserial PRIMARY KEY, xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint, kind text NOT NULL, doc jsonb NOT NULL);`
+
+// logTracing is of Outrider's own table.
+var logTracing = tracing{
+	config: func(tr *traced) string {
+		return settings{database: tr.db.url, top: []string{"settle_interval: 20ms", "lease: 1s"}, destination: tr.receiver(), window: killWindow, middleware: tracedMiddleware}.text()
+	},
+	sql: `
 CREATE FUNCTION trace_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO public.trace (kind, doc) VALUES (TG_ARGV[0], jsonb_build_object('id', NEW.id, 'position', NEW.position, 'group', NEW.message_group, 'slot', NEW.slot));
     RETURN NULL;
@@ -42,14 +67,78 @@ CREATE FUNCTION trace_parked() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE p 
     INSERT INTO public.trace (kind, doc) VALUES ('parked', jsonb_build_object('op', TG_OP, 'slot', p.slot, 'event_id', p.event_id, 'status', p.status));
     RETURN NULL;
 END $$;
-CREATE TRIGGER trace_parked AFTER INSERT OR UPDATE OR DELETE ON outrider_parked FOR EACH ROW EXECUTE FUNCTION trace_parked()`
+CREATE TRIGGER trace_parked AFTER INSERT OR UPDATE OR DELETE ON outrider_parked FOR EACH ROW EXECUTE FUNCTION trace_parked()`,
+	stands:    "LOCK TABLE outrider_cursor IN SHARE MODE; INSERT INTO public.trace (kind, doc) SELECT 'cursor', to_jsonb(c) FROM outrider_cursor c",
+	insert:    func(tr *traced, tx pgx.Tx, group string, n int) error { return insert(tr.t.Context(), tx, group, n) },
+	inserts:   "SELECT id FROM outrider_outbox WHERE xmin = pg_current_xact_id()::xid",
+	dead:      "SELECT coalesce(min(event_id), '') FROM outrider_parked WHERE status = 'dead' AND event_id = ANY ($1)",
+	translate: model.Translate,
+	replay:    func(p *model.Plan, events []model.Event) (settled, error) { return model.Replay(p, events) },
+	seen:      model.Seen,
+	want:      []string{"late row below a settled one", "settled above an open transaction", "lane taken from another", "parked", "delivered from parking", "dead", "drop", "redrive"},
+	longer:    []string{"lane acquired with parked rows", "delivered twice", "sent by a former owner"},
+}
+
+// queueTracing is of a table whose rows have a status.
+var queueTracing = tracing{
+	config: func(tr *traced) string {
+		return fmt.Sprintf(`admin: {listen: off}
+settle_interval: 20ms
+lease: 1s
+sources:
+  app: {type: postgres, layout: flowcatalyst, url: "%s&application_name=${RELAY:-none}", poll: {max: 50ms}, claims: {timeout: 1s, recover: 1s}}
+destinations:
+  there: {%s}
+routes:
+  orders0: {from: app, to: there, window: %d, middleware: %s}
+`, tr.db.url, tr.receiver(), killWindow, tracedMiddleware)
+	},
+	tables: flowCatalystTables,
+	sql: `
+CREATE FUNCTION trace_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.trace (kind, doc) VALUES (TG_ARGV[0], jsonb_build_object('id', NEW.id, 'group', NEW.message_group));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER trace_insert AFTER INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION trace_row('insert');
+CREATE CONSTRAINT TRIGGER trace_commit AFTER INSERT ON outbox_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trace_row('commit');
+CREATE FUNCTION trace_status() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE
+    names constant jsonb := '{"PENDING": "waiting", "PROCESSING": "claimed", "COMPLETED": "done", "FAILED": "dead"}';
+BEGIN
+    IF TG_OP = 'DELETE' OR NEW.status <> OLD.status THEN
+        INSERT INTO public.trace (kind, doc) VALUES ('status', jsonb_build_object('id', OLD.id, 'relay', current_setting('application_name'),
+            'from', names->OLD.status, 'to', CASE TG_OP WHEN 'DELETE' THEN '"gone"' ELSE names->NEW.status END));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE SEQUENCE trace_ids;
+CREATE TRIGGER trace_status AFTER UPDATE OR DELETE ON outbox_events FOR EACH ROW EXECUTE FUNCTION trace_status()`,
+	insert: func(tr *traced, tx pgx.Tx, group string, n int) error {
+		if err := outbox.Lock(tr.t.Context(), tx, group); err != nil {
+			return err
+		}
+		_, err := tx.Exec(tr.t.Context(), `INSERT INTO outbox_events (id, type, message_group, payload, status, created_at)
+			SELECT id, 'EVENT', $1::text, jsonb_build_object('id', id, 'group', $1::text), 'PENDING', clock_timestamp() AT TIME ZONE 'UTC'
+			FROM (SELECT 'm' || lpad(nextval('trace_ids')::text, 9, '0') AS id FROM generate_series(1, $2::int)) n`, group, n)
+		return err
+	},
+	inserts:   "SELECT id FROM outbox_events WHERE xmin = pg_current_xact_id()::xid",
+	dead:      "SELECT coalesce(min(id), '') FROM outbox_events WHERE status = 'FAILED' AND id = ANY ($1)",
+	translate: model.TranslateQueue,
+	replay:    func(p *model.Plan, events []model.Event) (settled, error) { return model.ReplayQueue(p, events) },
+	seen:      model.SeenInQueue,
+	want:      []string{"freed", "put back", "claimed again", "dead", "drop", "redrive"},
+	longer:    []string{"delivered twice", "sent without a claim that is valid"},
+}
+
+const tracedMiddleware = "[poison, {retry: {attempts: 2, base: 1200ms, max: 1200ms, jitter: 0}}, timeout]"
 
 // traced is two relays of one database, whose every step is recorded.
 type traced struct {
+	tracing
 	t       *testing.T
 	db      *database
 	to      *receiver
-	config  string
+	file    string // the configuration
 	groups  []string
 	relays  []*relay
 	started int
@@ -63,28 +152,37 @@ type traced struct {
 // Short runs of two relays that crash, freeze, lose connections and get commands, step by step against the rules of the model.
 func TestG1_G2_G3_TracesKeepTheRules(t *testing.T) {
 	t.Parallel()
-	tr := newTraced(t)
+	for name, of := range map[string]tracing{"a log": logTracing, "a queue": queueTracing} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newTraced(t, of).keepTheRules()
+		})
+	}
+}
+
+func (tr *traced) keepTheRules() {
+	t := tr.t
 	total := map[string]int{}
-	want := []string{"late row below a settled one", "settled above an open transaction", "lane taken from another", "parked", "delivered from parking", "dead", "drop", "redrive"}
+	want := tr.want
 	if traces() >= 10*len(disturbances) {
-		want = append(want, "lane acquired with parked rows", "delivered twice", "sent by a former owner")
+		want = append(slices.Clone(want), tr.longer...)
 	}
 	events, checked, made := 0, 0, 0
 	// What is left to chance may need more traces on a machine that is busy.
 	for missing := want; made < traces() || len(missing) > 0 && made < 5*traces(); made++ {
 		trace := tr.run(made)
-		plan, e, err := model.Translate(trace)
+		plan, e, err := tr.translate(trace)
 		must(t, err)
-		if _, err := model.Replay(plan, e); err != nil {
+		if _, err := tr.replay(plan, e); err != nil {
 			t.Fatalf("trace %d: %v; the trace is in %s", made, err, keep(t, trace))
 		}
-		for what, n := range model.Seen(plan, e) {
+		for what, n := range tr.seen(plan, e) {
 			total[what] += n
 		}
 		missing = slices.DeleteFunc(slices.Clone(want), func(what string) bool { return total[what] > 0 })
 		events += len(e)
 		if made == 0 {
-			checked = refusesLess(t, plan, e)
+			checked = tr.refusesLess(plan, e)
 		}
 	}
 	t.Logf("%d traces, %d events, %d changed ones refused: %v", made, events, checked, total)
@@ -104,8 +202,7 @@ func traces() int {
 }
 
 // refusesLess leaves out events of which each is needed, one at a time, and returns how many of such traces were refused: all.
-func refusesLess(t *testing.T, plan *model.Plan, events []model.Event) (n int) {
-	t.Helper()
+func (tr *traced) refusesLess(plan *model.Plan, events []model.Event) (n int) {
 	taken := map[int]int{}
 	for _, e := range events {
 		if e.Kind == model.Send && e.OK {
@@ -117,8 +214,8 @@ func refusesLess(t *testing.T, plan *model.Plan, events []model.Event) (n int) {
 		if !needed {
 			continue
 		}
-		if _, err := model.Replay(plan, slices.Delete(slices.Clone(events), i, i+1)); err == nil {
-			t.Errorf("the rules allow the trace without %+v", e)
+		if _, err := tr.replay(plan, slices.Delete(slices.Clone(events), i, i+1)); err == nil {
+			tr.t.Errorf("the rules allow the trace without %+v", e)
 		}
 		n++
 	}
@@ -137,16 +234,21 @@ func keep(t *testing.T, trace []model.Record) string {
 	return name
 }
 
-func newTraced(t *testing.T) *traced {
+func newTraced(t *testing.T, of tracing) *traced {
 	t.Helper()
-	tr := &traced{t: t, db: newDatabase(t), failures: map[string]int{}}
+	tr := &traced{tracing: of, t: t, db: newDatabase(t), failures: map[string]int{}}
 	tr.to = receiveWith(t, tr.serve)
-	tr.config = settings{database: tr.db.url, top: []string{"settle_interval: 20ms", "lease: 1s"}, destination: toHTTP(tr.to.url()+"/${RELAY:-none}") + ", batch: {max_messages: 3}, status: {\"422\": transient}",
-		window: killWindow, middleware: "[poison, {retry: {attempts: 2, base: 1200ms, max: 1200ms, jitter: 0}}, timeout]"}.text()
-	command(t, "init", "-c", writeConfig(t, tr.config))
-	tr.db.exec(traceSQL)
+	tr.file = tr.config(tr)
+	tr.db.exec(traceTable + tr.tables)
+	command(t, "init", "-c", writeConfig(t, tr.file))
+	tr.db.exec(tr.sql)
 	tr.groups = tr.fewLanes(6, 3)
 	return tr
+}
+
+// receiver is the destination, which is told which relay sends.
+func (tr *traced) receiver() string {
+	return toHTTP(tr.to.url()+"/${RELAY:-none}") + `, batch: {max_messages: 3}, status: {"422": transient}`
 }
 
 // fewLanes returns groups that share lanes: those of each lane are as far apart as there are lanes.
@@ -202,11 +304,11 @@ var disturbances = []func(tr *traced, ids []string){
 	func(tr *traced, _ []string) { // its lanes are taken by the other one, while it is about to send
 		r := tr.relays[rand.IntN(2)]
 		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it may have killed itself
-		pause(tr.t.Context(), 1500*time.Millisecond)
+		pause(tr.t.Context(), 2500*time.Millisecond)
 		_ = r.cmd.Process.Signal(syscall.SIGCONT)
 	},
 	func(tr *traced, _ []string) {
-		tr.db.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'outrider%'")
+		tr.db.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND (application_name LIKE 'outrider%' OR application_name ~ '^r[0-9]+$')")
 	},
 	func(tr *traced, ids []string) { tr.command("redrive", ids) },
 	func(tr *traced, ids []string) { tr.command("purge", ids) },
@@ -216,14 +318,14 @@ var disturbances = []func(tr *traced, ids []string){
 func (tr *traced) command(what string, ids []string) {
 	var dead string
 	until(tr.t, "a message is dead", func() bool {
-		dead = one[string](tr.db, "SELECT coalesce(min(event_id), '') FROM outrider_parked WHERE status = 'dead' AND event_id = ANY ($1)", ids)
+		dead = one[string](tr.db, tr.dead, ids)
 		return dead != ""
 	})
 	tr.mu.Lock()
 	tr.failures[dead] = 0
 	tr.mu.Unlock()
 	said := command(tr.t, "parked", what, dead, "-c", tr.relays[0].config)
-	if n := one[int](tr.db, "SELECT count(*) FROM outrider_parked WHERE status = 'dead' AND event_id = $1", dead); n > 0 {
+	if one[string](tr.db, tr.dead, []string{dead}) != "" {
 		tr.t.Fatalf("parked %s %s: %s", what, dead, said)
 	}
 }
@@ -250,7 +352,7 @@ func (tr *traced) start() {
 		if tr.started%2 == 1 {
 			env = append(env, fmt.Sprintf("%s=%s:%d", failpoint.Env, points[rand.IntN(len(points))], 1+rand.IntN(8)))
 		}
-		tr.relays = append(tr.relays, startInstance(tr.t, name, tr.config, env...))
+		tr.relays = append(tr.relays, startInstance(tr.t, name, tr.file, env...))
 		tr.started++
 	}
 }
@@ -260,11 +362,9 @@ func (tr *traced) run(n int) []model.Record {
 	tr.t.Helper()
 	tr.start()
 	tr.db.inTx(func(tx pgx.Tx) { // what the lanes are now
-		_, err := tx.Exec(tr.t.Context(), `LOCK TABLE outrider_cursor IN SHARE MODE`)
+		_, err := tx.Exec(tr.t.Context(), tr.stands)
 		must(tr.t, err)
-		must(tr.t, tx.QueryRow(tr.t.Context(), "SELECT coalesce(max(seq), 0) FROM trace").Scan(&tr.begin))
-		_, err = tx.Exec(tr.t.Context(), "INSERT INTO public.trace (kind, doc) SELECT 'cursor', to_jsonb(c) FROM outrider_cursor c")
-		must(tr.t, err)
+		must(tr.t, tx.QueryRow(tr.t.Context(), "SELECT coalesce(max(seq), 0) FROM trace WHERE xid <> pg_current_xact_id()::text::bigint").Scan(&tr.begin))
 	})
 	tr.mu.Lock()
 	tr.doomed = 2
@@ -305,7 +405,7 @@ func (tr *traced) publish(group string, n int, late, rolledBack bool) (ids []str
 	tx, err := tr.db.pool.Begin(tr.t.Context())
 	must(tr.t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }() // a failure leaves the connection to the pool
-	must(tr.t, insert(tr.t.Context(), tx, group, n))
+	must(tr.t, tr.insert(tr, tx, group, n))
 	if late {
 		pause(tr.t.Context(), 200*time.Millisecond)
 	}
@@ -313,7 +413,7 @@ func (tr *traced) publish(group string, n int, late, rolledBack bool) (ids []str
 		must(tr.t, tx.Rollback(tr.t.Context()))
 		return nil
 	}
-	rows, err := tx.Query(tr.t.Context(), "SELECT id FROM outrider_outbox WHERE xmin = pg_current_xact_id()::xid")
+	rows, err := tx.Query(tr.t.Context(), tr.inserts)
 	must(tr.t, err)
 	ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	must(tr.t, err)
@@ -325,7 +425,7 @@ func (tr *traced) publish(group string, n int, late, rolledBack bool) (ids []str
 // settled waits until all rows are settled and none is parked, but for dead ones, and returns the trace.
 func (tr *traced) settled(ids []string) (trace []model.Record) {
 	tr.t.Helper()
-	var world *model.Rules
+	var world settled
 	defer func() {
 		if world == nil || world.Settled().Len() < len(ids) {
 			tr.t.Logf("%d rows; the trace is in %s", len(ids), keep(tr.t, trace))
@@ -337,9 +437,9 @@ func (tr *traced) settled(ids []string) (trace []model.Record) {
 		must(tr.t, err)
 		trace, err = pgx.CollectRows(rows, pgx.RowToStructByPos[model.Record])
 		must(tr.t, err)
-		plan, events, err := model.Translate(trace)
+		plan, events, err := tr.translate(trace)
 		must(tr.t, err)
-		world, err = model.Replay(plan, events)
+		world, err = tr.replay(plan, events)
 		return err != nil && !strings.Contains(err.Error(), "neither delivered nor given") || world.Settled().Len() == len(ids)
 	})
 	return trace

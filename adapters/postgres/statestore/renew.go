@@ -34,7 +34,7 @@ const marksOfLane = 4
 type ownedLanes struct {
 	routes map[string]*ownedRoute
 	lanes  map[adapters.LaneRef]adapters.LaneMark
-	shared bool // lanes was returned, and is not changed any more
+	shared bool // others have lanes, and it is not changed any more
 	round  int
 }
 
@@ -48,8 +48,8 @@ func newOwnedLanes() *ownedLanes {
 	return &ownedLanes{routes: map[string]*ownedRoute{}, lanes: map[adapters.LaneRef]adapters.LaneMark{}}
 }
 
-// read reads the rows of renewSQL. Maps that it returned before do not change. After an error nothing is known.
-func (o *ownedLanes) read(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark, error) {
+// read reads the rows of renewSQL. Maps that lanes was before do not change. After an error nothing is known.
+func (o *ownedLanes) read(rows pgx.Rows) error {
 	defer rows.Close()
 	o.round++
 	var err error
@@ -67,7 +67,7 @@ func (o *ownedLanes) read(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark
 	}
 	if err != nil {
 		*o = *newOwnedLanes()
-		return nil, err
+		return err
 	}
 	for route, known := range o.routes {
 		if known.round != o.round {
@@ -75,7 +75,7 @@ func (o *ownedLanes) read(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark
 		}
 	}
 	o.shared = true
-	return o.lanes, nil
+	return nil
 }
 
 // forget removes what is known of a route.

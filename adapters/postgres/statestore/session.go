@@ -56,25 +56,24 @@ type session struct {
 	owned    *ownedLanes
 }
 
-// queueRenewal adds a renewal to a batch, which sets the lanes.
-func (s *session) queueRenewal(batch *pgx.Batch, lease time.Duration, lanes *map[adapters.LaneRef]adapters.LaneMark) {
+// queueRenewal adds a renewal to a batch. What it returns is in owned then.
+func (s *session) queueRenewal(batch *pgx.Batch, lease time.Duration) {
 	sql := renewSQL
 	if s.aside.used.Load() {
 		sql = renewAsideSQL
 		batch.Queue(byIndex)
 	}
-	batch.Queue(s.schema.in(sql), s.instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
-		*lanes, err = s.owned.read(rows)
-		return err
-	})
+	batch.Queue(s.schema.in(sql), s.instance, lease.Seconds()).Query(s.owned.read)
 }
 
 // Renew implements [state.Session].
-func (s *session) Renew(ctx context.Context, lease time.Duration) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
+func (s *session) Renew(ctx context.Context, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	batch := &pgx.Batch{}
-	s.queueRenewal(batch, lease, &lanes)
-	err = s.conn.SendBatch(ctx, batch).Close()
-	return lanes, err
+	s.queueRenewal(batch, lease)
+	if err := s.conn.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, err
+	}
+	return s.owned.lanes, nil
 }
 
 // Lost implements [state.Session].
@@ -114,7 +113,7 @@ func (s *Store) openSession(ctx context.Context, instance string, lease time.Dur
 }
 
 // lock takes the lock.
-func (s *session) lock(ctx context.Context, lease time.Duration, former []int64) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
+func (s *session) lock(ctx context.Context, lease time.Duration, former []int64) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	locked := false
 	var b pgx.Batch
 	// Changes of others while we waited for the lock must be visible.
@@ -127,12 +126,12 @@ func (s *session) lock(ctx context.Context, lease time.Duration, former []int64)
 		locked = true
 		return nil
 	})
-	s.queueRenewal(&b, lease, &lanes)
+	s.queueRenewal(&b, lease)
 	b.Queue(`COMMIT`)
-	err = s.conn.SendBatch(ctx, &b).Close()
+	err := s.conn.SendBatch(ctx, &b).Close()
 	switch {
 	case err == nil:
-		return lanes, nil
+		return s.owned.lanes, nil
 	case !locked && pg.FailedWith(err, pg.LockNotAvailable):
 		return nil, fmt.Errorf("state store: a living process has joined as instance %q; give every instance an id of its own", s.instance)
 	case !locked:

@@ -88,7 +88,7 @@ type table struct {
 
 // publish is what an event of a publisher changes; false: it is none.
 func (t *table) publish(p *Plan, e Event) bool {
-	switch e.Kind { //nolint:exhaustive // those of publishers
+	switch e.Kind {
 	case Insert:
 		t.Inserted |= Of(e.Row)
 		t.Before[e.Row] = t.Known & p.group(e.Row)

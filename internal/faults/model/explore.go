@@ -108,3 +108,24 @@ func explore[S comparable, P system[S]](p *Plan, first S, f Fault) Explored {
 	}
 	return out
 }
+
+// Replay gives the events to the rules of logs, and Finish to the end. The error names the event.
+func Replay(p *Plan, events []Event) (*Rules, error) {
+	w := &Rules{}
+	return w, replay(p, w, events)
+}
+
+// ReplayQueue is [Replay] with the rules of queues.
+func ReplayQueue(p *Plan, events []Event) (*QueueRules, error) {
+	w := &QueueRules{}
+	return w, replay(p, w, events)
+}
+
+func replay(p *Plan, w rules, events []Event) error {
+	for i, e := range events {
+		if err := w.Do(p, e); err != nil {
+			return fmt.Errorf("event %d, %+v: %w", i, e, err)
+		}
+	}
+	return w.Finish()
+}

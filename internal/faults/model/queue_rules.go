@@ -27,7 +27,7 @@ func (w *QueueRules) Do(p *Plan, e Event) error {
 	if w.publish(p, e) {
 		return nil
 	}
-	switch e.Kind { //nolint:exhaustive // those of publishers are done, and logs have others
+	switch e.Kind {
 	case Claim:
 		return w.claim(e)
 	case Send:

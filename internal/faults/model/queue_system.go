@@ -2,26 +2,26 @@ package model
 
 // The faults of relays that claim rows, each of which the rules must notice.
 const (
-	ClaimsHeld     Fault = "a claim takes rows that others have"
-	PassesHeld     Fault = "rows that others have do not end what is claimed of a group"
-	PassesWaiting  Fault = "a claim begins behind the first row of a group that waits"
-	PassesBack     Fault = "a claim goes on behind a row of its own that is to wait again"
-	SettlesOthers  Fault = "a settle does not look whose the claims are"
-	SettlesClaimed Fault = "rows are settled when they are claimed"
-	NeverRecovers  Fault = "claims of the dead stay"
-	RecoversDone   Fault = "rows that are delivered count as stuck"
-	KeepsTheRest   Fault = "rows behind one that goes back stay claimed"
-	NoQueueGate    Fault = "a claimed row does not wait for those before it in its group"
-	PassesDying    Fault = "a row does not wait until the death of one before it is written"
-	DropsFailed    Fault = "a row that failed is settled as delivered"
-	PassesLost     Fault = "a row does not go back when the claim of the one before it is lost"
-	BuriesUntried  Fault = "a claimed row dies with the one before it"
-	RedrivesDone   Fault = "a redrive takes rows that are delivered"
+	ClaimsHeld       Fault = "a claim takes rows that others have"
+	OvertakesHeld    Fault = "rows that others have do not end what is claimed of a group"
+	OvertakesWaiting Fault = "a claim begins behind the first row of a group that waits"
+	OvertakesBack    Fault = "a claim goes on behind a row of its own that is to wait again"
+	SettlesOthers    Fault = "a settle does not look whose the claims are"
+	SettlesClaimed   Fault = "rows are settled when they are claimed"
+	NeverRecovers    Fault = "claims of the dead stay"
+	RecoversDone     Fault = "rows that are delivered count as stuck"
+	KeepsTheRest     Fault = "rows behind one that goes back stay claimed"
+	NoQueueGate      Fault = "a claimed row does not wait for those before it in its group"
+	OvertakesDying   Fault = "a row does not wait until the death of one before it is written"
+	DropsFailed      Fault = "a row that failed is settled as delivered"
+	OvertakesLost    Fault = "a row does not go back when the claim of the one before it is lost"
+	BuriesUntried    Fault = "a claimed row dies with the one before it"
+	RedrivesDone     Fault = "a redrive takes rows that are delivered"
 )
 
 // QueueFaults are all of them.
-var QueueFaults = []Fault{ClaimsHeld, PassesHeld, PassesWaiting, PassesBack, SettlesOthers, SettlesClaimed, NeverRecovers, RecoversDone, KeepsTheRest, NoQueueGate,
-	PassesDying, PassesLost, DropsFailed, BuriesUntried, RedrivesDone}
+var QueueFaults = []Fault{ClaimsHeld, OvertakesHeld, OvertakesWaiting, OvertakesBack, SettlesOthers, SettlesClaimed, NeverRecovers, RecoversDone, KeepsTheRest, NoQueueGate,
+	OvertakesDying, OvertakesLost, DropsFailed, BuriesUntried, RedrivesDone}
 
 // claimed is what a relay has of the rows that it has claimed.
 type claimed struct {
@@ -89,10 +89,10 @@ func (s *QueueSystem) claim(p *Plan, i int, f Fault, yield func(step[QueueSystem
 		free := w.Holder[row] == nobody || f == ClaimsHeld && !m.Held.Has(row)
 		switch {
 		case before&ended != 0:
-		case free && f == PassesWaiting && before == 0 && p.group(row)&w.Visible != 0:
+		case free && f == OvertakesWaiting && before == 0 && p.group(row)&w.Visible != 0:
 		case free:
 			rows |= Of(row)
-		case w.Holder[row] != relay(i) && f != PassesHeld, m.Back.Has(row) && f != PassesBack:
+		case w.Holder[row] != relay(i) && f != OvertakesHeld, m.Back.Has(row) && f != OvertakesBack:
 			ended |= Of(row)
 		}
 	}
@@ -112,7 +112,7 @@ func (s *QueueSystem) attempt(p *Plan, i, row int, f Fault, yield func(step[Queu
 	switch f { //nolint:exhaustive // those of this step
 	case NoQueueGate:
 		waits = 0
-	case PassesDying:
+	case OvertakesDying:
 		waits &^= m.Dying
 	}
 	if waits != 0 || (m.Done|m.Back|m.Dying)&one != 0 {
@@ -177,7 +177,7 @@ func (s *QueueSystem) written(p *Plan, i int, m claimed, rows Set, f Fault, lock
 		e.Covered, e.Parked = e.Covered|e.Parked, 0
 	}
 	to.Relays[i] = m.without(rows)
-	if f != PassesLost {
+	if f != OvertakesLost {
 		to.Relays[i].goBack(p, m.Dying&rows&^own)
 	}
 	events := []Event{e}
@@ -198,7 +198,7 @@ func (s *QueueSystem) recover(i int, f Fault, yield func(step[QueueSystem])) {
 		switch {
 		case by == nobody:
 		case by > nobody && s.Relays[by-1].Held.Has(row):
-			living[by-1] |= Of(row)
+			living[by-1] |= Of(row) //nolint:gosec // it is a relay
 		default:
 			dead |= Of(row)
 		}

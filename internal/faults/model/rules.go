@@ -37,7 +37,7 @@ func (w *Rules) Do(p *Plan, e Event) error {
 		}
 		return nil
 	}
-	switch e.Kind { //nolint:exhaustive // those of publishers are done, and queues have others
+	switch e.Kind {
 	case Acquire:
 		return w.acquire(e)
 	case Send:
@@ -142,15 +142,4 @@ func (w *Rules) Settled() (s Set) {
 		s |= w.Lanes[i].Covered &^ w.Lanes[i].Parked
 	}
 	return s & w.Visible
-}
-
-// Replay gives the events to the rules, and Finish to the end. The error names the event.
-func Replay(p *Plan, events []Event) (*Rules, error) {
-	w := &Rules{}
-	for i, e := range events {
-		if err := w.Do(p, e); err != nil {
-			return w, fmt.Errorf("event %d, %+v: %w", i, e, err)
-		}
-	}
-	return w, w.Finish()
 }

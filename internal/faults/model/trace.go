@@ -14,7 +14,7 @@ import (
 type Record struct {
 	Seq  int64           `json:"seq"`
 	XID  uint64          `json:"xid"`
-	Kind string          `json:"kind"` // insert, commit, committed, send, tried, cursor, parked
+	Kind string          `json:"kind"` // insert, commit, committed, send, tried, cursor, parked, status
 	Doc  json.RawMessage `json:"doc"`
 }
 
@@ -84,22 +84,32 @@ type translated struct {
 	parked, dead Set
 }
 
+func newTranslation() *translation {
+	return &translation{number: map[string]int{}, relays: names[string]{most: Relays}, lanes: map[int]*translated{}, groups: names[string]{of: []string{""}}}
+}
+
 // Translate makes events of a trace. Rows that the trace does not show to be inserted are left out.
 func Translate(trace []Record) (*Plan, []Event, error) {
-	t := &translation{number: map[string]int{}, relays: names[string]{most: Relays}, lanes: map[int]*translated{}, groups: names[string]{of: []string{""}}}
+	t := newTranslation()
+	err := t.translate(trace, t.written)
+	return &t.plan, t.events, err
+}
+
+// translate adds the events of all records; written adds those of what one transaction has changed.
+func (t *translation) translate(trace []Record, written func([]Record) error) error {
 	if err := t.readRows(trace); err != nil {
-		return nil, nil, err
+		return err
 	}
 	for i := range trace {
 		r := &trace[i]
-		if err := t.add(trace, i); err != nil {
-			return nil, nil, fmt.Errorf("record %d, %s %s: %w", r.Seq, r.Kind, r.Doc, err)
+		if err := t.add(trace, i, written); err != nil {
+			return fmt.Errorf("record %d, %s %s: %w", r.Seq, r.Kind, r.Doc, err)
 		}
 	}
 	if len(t.slots.of) > Lanes {
-		return nil, nil, fmt.Errorf("%d lanes, want %d at most", len(t.slots.of), Lanes)
+		return fmt.Errorf("%d lanes, want %d at most", len(t.slots.of), Lanes)
 	}
-	return &t.plan, t.events, nil
+	return nil
 }
 
 func (t *translation) readRows(trace []Record) error {
@@ -116,7 +126,7 @@ func (t *translation) readRows(trace []Record) error {
 	if len(t.rows) > Rows {
 		return fmt.Errorf("%d rows, want %d at most", len(t.rows), Rows)
 	}
-	slices.SortFunc(t.rows, func(a, b row) int { return int(a.Position - b.Position) })
+	slices.SortStableFunc(t.rows, func(a, b row) int { return int(a.Position - b.Position) })
 	for i, r := range t.rows {
 		t.number[r.ID] = i
 		t.plan.Group[i], t.plan.Lane[i] = t.groups.number(r.Group), t.slots.number(r.Slot)
@@ -124,7 +134,7 @@ func (t *translation) readRows(trace []Record) error {
 	return nil
 }
 
-func (t *translation) add(trace []Record, i int) error {
+func (t *translation) add(trace []Record, i int, written func([]Record) error) error {
 	switch r := &trace[i]; r.Kind {
 	case "insert", "commit":
 		var of row
@@ -146,12 +156,14 @@ func (t *translation) add(trace []Record, i int) error {
 			e.Relay = t.relays.number(of.Relay)
 		}
 		t.each(of.IDs, e)
-	case "cursor", "parked":
-		later := func(o Record) bool { return o.XID == r.XID && (o.Kind == "cursor" || o.Kind == "parked") }
+	case "cursor", "parked", "status":
+		later := func(o Record) bool {
+			return o.XID == r.XID && (o.Kind == "cursor" || o.Kind == "parked" || o.Kind == "status")
+		}
 		if slices.ContainsFunc(trace[i+1:], later) {
 			return nil
 		}
-		return t.written(slices.DeleteFunc(slices.Clone(trace[:i+1]), func(o Record) bool { return !later(o) }))
+		return written(slices.DeleteFunc(slices.Clone(trace[:i+1]), func(o Record) bool { return !later(o) }))
 	default:
 		return errors.New("an unknown kind")
 	}
@@ -312,7 +324,7 @@ func Seen(p *Plan, events []Event) map[string]int {
 			}
 		case Drop, Redrive:
 			count(string(e.Kind), 1)
-		case Insert, Committed, Tried, Gone:
+		case Insert, Committed, Tried, Gone, Claim, Wrote, Freed:
 		}
 		if w.Do(p, e) != nil {
 			return seen
