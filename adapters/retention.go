@@ -149,8 +149,9 @@ type RouteStats struct {
 	ParkedNow int           // groups in the parking, as the lanes here know
 	Lanes     int           // lanes that this instance owns
 	Down      []AddressStatus
-	Paused    *Pause // nil: it is not; who asked is empty when not known yet
-	Stopped   string // why the route cannot run; empty: it can
+	Paused    *Pause    // nil: it is not; who asked is empty when not known yet
+	Resumed   time.Time // when the instance noticed that a pause was over; zero: none was
+	Stopped   string    // why the route cannot run; empty: it can
 
 	SourceError string // why its source could not be read at the latest attempt; empty: it could
 	StateError  string // why its progress could not be written at the latest attempt; empty: it could

@@ -16,6 +16,9 @@ func (r *Router) Stats() []adapters.RouteStats {
 	for _, rt := range all {
 		s := rt.Stats()
 		s.Paused = rt.Paused.Load()
+		if at := rt.Resumed.Load(); at != nil {
+			s.Resumed = *at
+		}
 		if text := rt.Stopped.Load(); text != nil {
 			s.Stopped = *text
 		}

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,7 +27,9 @@ type watchdog struct {
 	op      *operate.Operator // that what follows is of
 	sources map[string]*watchedSource
 	lanes   map[adapters.LaneRef]*watchedLane
-	told    map[string]time.Time // when a route was logged
+	pauses  map[pausedGroup]bool      // at the last check
+	paused  map[pausedGroup]time.Time // until when routes and groups were paused, as far as is known: nothing is due because of that time
+	told    map[string]time.Time      // when a route was logged
 
 	mu    sync.Mutex
 	found map[string]*status.Overdue // by route
@@ -74,7 +77,7 @@ const (
 )
 
 func newWatchdog(limit time.Duration, log *slog.Logger) *watchdog {
-	return &watchdog{limit: limit, log: log, told: map[string]time.Time{}}
+	return &watchdog{limit: limit, log: log, paused: map[pausedGroup]time.Time{}, told: map[string]time.Time{}}
 }
 
 // overdue is the finding of the last check about a route.
@@ -107,16 +110,38 @@ func (w *watchdog) rest(took time.Duration) time.Duration {
 	return max(w.limit/2, min(watchShare*took, watchRest*w.limit))
 }
 
-// pausedGroup is a group of a route that an operator paused.
+// pausedGroup is a group of a route that an operator paused; without a name it is the route.
 type pausedGroup struct{ route, group string }
+
+// notePauses notes what is paused now. What was paused at the check before may have been until now.
+func (w *watchdog) notePauses(pauses map[pausedGroup]bool, now time.Time) {
+	maps.DeleteFunc(w.paused, func(_ pausedGroup, until time.Time) bool { return now.Sub(until) >= w.limit })
+	for _, of := range []map[pausedGroup]bool{w.pauses, pauses} {
+		for p := range of {
+			w.paused[p] = now
+		}
+	}
+	w.pauses = pauses
+}
+
+// resting reports whether the limit has not passed since a pause of a route or a group ended. A pause may begin and end between two checks: the relay
+// has noticed it then.
+func (w *watchdog) resting(route, group string, now time.Time) bool {
+	return now.Sub(w.paused[pausedGroup{route, group}]) < w.limit
+}
 
 // check checks once. A source or a state store that does not answer is reported elsewhere; what was found before stays.
 func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
-	down := map[string]bool{}
+	down, pauses := map[string]bool{}, map[pausedGroup]bool{}
 	for _, s := range c.relay.Stats() {
 		down[s.Route] = len(s.Down) > 0
+		if of := (pausedGroup{route: s.Route}); s.Paused != nil {
+			pauses[of] = true
+		} else if s.Resumed.After(w.paused[of]) {
+			w.paused[of] = s.Resumed
+		}
 	}
 	_ = c.Use(ctx, func(op *operate.Operator) error { // without an operator nothing can be asked
 		if c.relay.Instance != nil {
@@ -125,31 +150,28 @@ func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 		if w.op != op {
 			w.op, w.sources, w.lanes = op, map[string]*watchedSource{}, map[adapters.LaneRef]*watchedLane{}
 		}
-		return w.checkSources(ctx, op, down, now)
+		return w.checkSources(ctx, op, down, pauses, now)
 	})
 }
 
 // checkSources checks the sources of an operator.
-func (w *watchdog) checkSources(ctx context.Context, op *operate.Operator, down map[string]bool, now time.Time) error {
+func (w *watchdog) checkSources(ctx context.Context, op *operate.Operator, down map[string]bool, pauses map[pausedGroup]bool, now time.Time) error {
 	lanes, err := op.Cursors(ctx, nil)
 	if err != nil {
 		return err
 	}
-	pauses, err := op.Pauses(ctx)
+	written, err := op.Pauses(ctx)
 	if err != nil {
 		return err
 	}
-	paused, groups := map[string]bool{}, map[pausedGroup]bool{}
-	for _, p := range pauses {
-		switch {
-		case p.OfRoute():
-			paused[p.Route] = true
-		case p.Group != "":
-			groups[pausedGroup{p.Route, p.Group}] = true
-		default:
+	for _, p := range written {
+		if p.OfRoute() || p.Group != "" {
+			pauses[pausedGroup{p.Route, p.Group}] = true
+		} else {
 			down[p.Route] = true
 		}
 	}
+	w.notePauses(pauses, now)
 	instances, err := op.Instances(ctx)
 	if err != nil {
 		return err
@@ -174,7 +196,7 @@ func (w *watchdog) checkSources(ctx context.Context, op *operate.Operator, down 
 	}
 	found := map[string]*status.Overdue{}
 	for _, name := range names {
-		b := beat{watchdog: w, op: op, source: name, routes: routes[name], lanes: byRoute, paused: paused, groups: groups, standby: standby, down: down, now: now, found: found}
+		b := beat{watchdog: w, op: op, source: name, routes: routes[name], lanes: byRoute, standby: standby, down: down, now: now, found: found}
 		if err := b.check(ctx); err != nil && ctx.Err() == nil {
 			b.keep(err)
 		}

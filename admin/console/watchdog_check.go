@@ -18,15 +18,14 @@ import (
 // beat is a check of one source.
 type beat struct {
 	*watchdog
-	op           *operate.Operator
-	source       string
-	routes       []config.Route
-	lanes        map[string][]adapters.LaneStatus
-	paused, down map[string]bool
-	groups       map[pausedGroup]bool
-	standby      map[string]bool // an instance waits for the lead
-	now          time.Time
-	found        map[string]*status.Overdue
+	op      *operate.Operator
+	source  string
+	routes  []config.Route
+	lanes   map[string][]adapters.LaneStatus
+	down    map[string]bool
+	standby map[string]bool // an instance waits for the lead
+	now     time.Time
+	found   map[string]*status.Overdue
 }
 
 // keep leaves what was found before of a source that cannot be asked now.
@@ -136,7 +135,7 @@ func (b *beat) another(l *adapters.LaneStatus) bool {
 func (b *beat) due(l *adapters.LaneStatus) *watchedLane {
 	w := b.watchdog.lanes[l.LaneRef]
 	switch {
-	case b.paused[l.Route] || l.UpdatedAt.IsZero() || l.Owner == "" && b.standby[l.Route] || b.another(l):
+	case l.UpdatedAt.IsZero() || l.Owner == "" && b.standby[l.Route] || b.another(l):
 		delete(b.watchdog.lanes, l.LaneRef)
 		return nil
 	case w == nil || l.Cursor.Position < w.cursor.Position || l.Cursor.Base != w.cursor.Base: // put back, by a seek or a rebase
@@ -146,7 +145,7 @@ func (b *beat) due(l *adapters.LaneStatus) *watchedLane {
 		w.moved = b.now
 	}
 	w.cursor = l.Cursor
-	if b.now.Sub(w.since) < b.limit {
+	if b.now.Sub(w.since) < b.limit || b.resting(l.Route, "", b.now) {
 		return nil
 	}
 	return w
@@ -259,7 +258,7 @@ func (b *beat) judgeRow(ctx context.Context, q adapters.OperatorQueue, r *adapte
 	if route == "" {
 		return false, nil
 	}
-	if first, err := q.IsFirst(ctx, r.At); err != nil || !first || b.paused[route] || b.groups[pausedGroup{route, row.Group}] {
+	if first, err := q.IsFirst(ctx, r.At); err != nil || !first || b.resting(route, "", b.now) || b.resting(route, row.Group, b.now) {
 		return true, err
 	}
 	cause := status.CauseStuck

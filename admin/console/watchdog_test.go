@@ -22,17 +22,18 @@ import (
 
 // kennel is a watchdog with a clock of its own, and what a relay would have written, by hand.
 type kennel struct {
-	t     *testing.T
-	c     *Console
-	w     *watchdog
-	now   time.Time
-	log   bytes.Buffer
-	lanes []adapters.LaneState
-	store adapters.OperatorStore
-	src   adapters.OperatorSource
-	exec  func(sql string, args ...any)
-	down  []adapters.AddressStatus
-	name  string // of the process
+	t       *testing.T
+	c       *Console
+	w       *watchdog
+	now     time.Time
+	log     bytes.Buffer
+	lanes   []adapters.LaneState
+	store   adapters.OperatorStore
+	src     adapters.OperatorSource
+	exec    func(sql string, args ...any)
+	down    []adapters.AddressStatus
+	resumed time.Time
+	name    string // of the process
 }
 
 const watchedRoutes = `
@@ -52,7 +53,9 @@ func newKennel(t *testing.T, source string, exec func(string, ...any)) *kennel {
 	}
 	log := slog.New(slog.NewTextHandler(&k.log, nil))
 	k.c = NewConsole(Relay{Config: func() *config.Config { return cfg }, Options: assembly.OptionsOf(nil), Instance: func() string { return k.name },
-		Stats: func() []adapters.RouteStats { return []adapters.RouteStats{{Route: "orders", Down: k.down}} }})
+		Stats: func() []adapters.RouteStats {
+			return []adapters.RouteStats{{Route: "orders", Down: k.down, Resumed: k.resumed}}
+		}})
 	t.Cleanup(func() {
 		if err := k.c.Close(); err != nil {
 			t.Error(err)
@@ -224,6 +227,9 @@ func TestTheWatchdogIsSilentWhileNothingIsDue(t *testing.T) {
 		k.after(time.Second, "") // it has been resumed just now
 		k.after(59*time.Second, "")
 		k.after(2*time.Second, "2 stuck")
+		k.resumed = k.now.Add(30 * time.Second) // after a pause that no check has seen
+		k.after(61*time.Second, "")
+		k.after(30*time.Second, "2 stuck")
 	})
 }
 
@@ -332,6 +338,9 @@ func TestG13_TheWatchdogFindsWhatIsNotClaimed(t *testing.T) {
 	k.exec(`INSERT INTO outrider_pause (route, address, message_group, reason, by) VALUES ('orders', 'group EVENT:g', 'EVENT:g', '', 'alice')`)
 	k.after(time.Second, "") // it waits for alice
 	k.exec(`DELETE FROM outrider_pause`)
+	k.after(2*time.Minute, "") // it is found that alice has let go
+	k.after(59*time.Second, "")
+	k.after(2*time.Second, "1 no_owner")
 	k.exec(`UPDATE outbox_events SET status = 'COMPLETED' WHERE id = 'b'`)
 	k.after(time.Second, "")
 }

@@ -34,6 +34,7 @@ type Route struct {
 	leaving   bool                           // no lanes of it are acquired any more; only the goroutine that acquires uses it
 	table     adapters.Table                 // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
 	Paused    atomic.Pointer[adapters.Pause] // nil: it is not
+	Resumed   atomic.Pointer[time.Time]      // when that ended; nil: it did not
 	Stopped   atomic.Pointer[string]         // why it cannot run; nil: it can
 	acquiring settling.CallTimeout           // of a try to take lanes; only the goroutine that acquires uses it
 }
@@ -122,6 +123,8 @@ func (m *Manager) recovered(rt *Route) {
 		rt.Log().Info("the route can run again")
 	}
 	if rt.Paused.Swap(nil) != nil {
+		now := time.Now()
+		rt.Resumed.Store(&now)
 		rt.Log().Info("the route was resumed")
 	}
 }
