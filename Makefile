@@ -122,9 +122,11 @@ flaky: ## Run every test N=20 times beside four busy loops, and list which faile
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
 	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka ./adapters/postgres/... ./config
 
+TRACES ?= 1000
+
 .PHONY: traces
-traces: ## Check TRACES=100 short runs of two relays, of each kind of table, step by step against the model: a few seconds each
-	$(BRIEFLY:--=-servers PostgreSQL --) env OUTRIDER_TEST_TRACES=$(or $(TRACES),100) go test -v -count=1 -timeout 5h -run TracesKeep $(TESTFLAGS) ./internal/faults
+traces: ## Check TRACES=1000 short runs of two relays, of each kind of table, step by step against the model: an hour
+	go run ./internal/testenv/cmd/testenv -brief -servers PostgreSQL -- env OUTRIDER_TEST_TRACES=$(TRACES) go test -v -count=1 -timeout 5h -run TracesKeep $(TESTFLAGS) ./internal/faults
 
 .PHONY: test-upgrade
 test-upgrade: ## Run relays of former builds and of this one on the same tables, under load and kills; evidence in bin/upgrade.ndjson

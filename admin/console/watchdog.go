@@ -28,7 +28,7 @@ type watchdog struct {
 	sources map[string]*watchedSource
 	lanes   map[adapters.LaneRef]*watchedLane
 	pauses  map[pausedGroup]bool      // at the last check
-	paused  map[pausedGroup]time.Time // until when routes and groups were paused, as far as is known: nothing is due because of that time
+	paused  map[pausedGroup]time.Time // until when routes and groups were paused, as far as is known
 	told    map[string]time.Time      // when a route was logged
 
 	mu    sync.Mutex
@@ -124,9 +124,9 @@ func (w *watchdog) notePauses(pauses map[pausedGroup]bool, now time.Time) {
 	w.pauses = pauses
 }
 
-// resting reports whether the limit has not passed since a pause of a route or a group ended. A pause may begin and end between two checks: the relay
-// has noticed it then.
-func (w *watchdog) resting(route, group string, now time.Time) bool {
+// pausedLately reports whether a route or a group is paused, or was less than the limit ago. Of a route's pause that begins and ends between two
+// checks the relay says so.
+func (w *watchdog) pausedLately(route, group string, now time.Time) bool {
 	return now.Sub(w.paused[pausedGroup{route, group}]) < w.limit
 }
 

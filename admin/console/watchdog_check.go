@@ -145,7 +145,7 @@ func (b *beat) due(l *adapters.LaneStatus) *watchedLane {
 		w.moved = b.now
 	}
 	w.cursor = l.Cursor
-	if b.now.Sub(w.since) < b.limit || b.resting(l.Route, "", b.now) {
+	if b.now.Sub(w.since) < b.limit || b.pausedLately(l.Route, "", b.now) {
 		return nil
 	}
 	return w
@@ -258,7 +258,7 @@ func (b *beat) judgeRow(ctx context.Context, q adapters.OperatorQueue, r *adapte
 	if route == "" {
 		return false, nil
 	}
-	if first, err := q.IsFirst(ctx, r.At); err != nil || !first || b.resting(route, "", b.now) || b.resting(route, row.Group, b.now) {
+	if first, err := q.IsFirst(ctx, r.At); err != nil || !first || b.pausedLately(route, "", b.now) || b.pausedLately(route, row.Group, b.now) {
 		return true, err
 	}
 	cause := status.CauseStuck

@@ -77,7 +77,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		l.cut(150)
 		r = start(t, config)
 		r.says(`offsets 100 to 149 of partition 0 of topic \S+ were removed .*outrider seek orders0`)
-		_ = r.wait() // it has no other route
+		r.fails() // it has no other route
 		rewind(t, r.config)
 		if to.arrived() != 100 {
 			t.Errorf("%d arrived before the seek", to.arrived())
@@ -99,7 +99,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		l.cut(60)
 		r = start(t, l.config(db.url, toHTTP(to.url())))
 		r.says(`offsets 0 to 59 of partition 0 of topic \S+ were removed .*outrider seek orders0`)
-		_ = r.wait() // it has no other route
+		r.fails() // it has no other route
 		if to.arrived() > 0 {
 			t.Errorf("%d arrived before the seek", to.arrived())
 		}
@@ -128,7 +128,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		l.cut(60)
 		r := start(t, l.config(db.url, toHTTP(to.url())))
 		r.says(`offsets 20 to 59 of partition 0 of topic \S+ were removed .*outrider seek orders0`)
-		_ = r.wait() // it has no other route
+		r.fails() // it has no other route
 		if to.arrived() > 0 {
 			t.Errorf("%d arrived before the seek", to.arrived())
 		}
@@ -160,7 +160,7 @@ func TestRecordsThatAreGoneAreNamed(t *testing.T) {
 		l.cut(n - 10)
 		close(release)
 		r.says(fmt.Sprintf(`offsets \d+ to %d of partition 0 of topic \S+ were removed .*outrider seek orders0`, n-11))
-		_ = r.wait() // it has no other route
+		r.fails() // it has no other route
 		rewind(t, r.config)
 		r = start(t, l.config(db.url, toHTTP(to.url())))
 		r.until("delivered the rest", func() bool {
@@ -229,7 +229,7 @@ func TestATopicIsDeletedAndCreatedAgain(t *testing.T) {
 		must(t, again.ProduceSync(t.Context(), l.record(fmt.Sprint("new", i), fmt.Sprint("g", i%10))).FirstErr())
 	}
 	r.says(`the route is stopped`)
-	_ = r.wait() // it has no other route
+	r.fails() // it has no other route
 	if to.arrived() != 100 {
 		t.Errorf("%d arrived before the seek", to.arrived())
 	}

@@ -177,6 +177,14 @@ func (r *relay) stop() {
 	}
 }
 
+// fails waits until the process ends by itself, and fails the test if it does so with status 0.
+func (r *relay) fails() {
+	r.t.Helper()
+	if r.wait() == nil {
+		r.t.Error("the relay ended with status 0")
+	}
+}
+
 // wait returns how the process ended.
 func (r *relay) wait() error {
 	r.t.Helper()

@@ -127,7 +127,7 @@ CREATE TRIGGER trace_status AFTER UPDATE OR DELETE ON outbox_events FOR EACH ROW
 	replay:    func(p *model.Plan, events []model.Event) (settled, error) { return model.ReplayQueue(p, events) },
 	seen:      model.SeenInQueue,
 	want:      []string{"freed", "put back", "claimed again", "dead", "drop", "redrive"},
-	longer:    []string{"delivered twice", "sent without a claim that is valid"},
+	longer:    []string{"delivered twice"},
 }
 
 const tracedMiddleware = "[poison, {retry: {attempts: 2, base: 1200ms, max: 1200ms, jitter: 0}}, timeout]"

@@ -105,7 +105,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 			rows, drained, err := tail.Next(e.Ctx, nil)
 			pgtest.Must(t, err)
 			if random.IntN(10) == 0 {
-				rows = pgtest.SettleSome(random, tail, before, rows)
+				rows, drained = pgtest.SettleSome(random, tail, before, rows), false
 			}
 			for _, row := range rows {
 				checks[i].Deliver(row)

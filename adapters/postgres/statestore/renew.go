@@ -34,7 +34,7 @@ const marksOfLane = 4
 type ownedLanes struct {
 	routes map[string]*ownedRoute
 	lanes  map[adapters.LaneRef]adapters.LaneMark
-	shared bool // others have lanes, and it is not changed any more
+	shared bool // others hold lanes: it is copied before it changes
 	round  int
 }
 
@@ -48,7 +48,7 @@ func newOwnedLanes() *ownedLanes {
 	return &ownedLanes{routes: map[string]*ownedRoute{}, lanes: map[adapters.LaneRef]adapters.LaneMark{}}
 }
 
-// read reads the rows of renewSQL. Maps that lanes was before do not change. After an error nothing is known.
+// read reads the rows of renewSQL. A map that was lanes before does not change. After an error nothing is known.
 func (o *ownedLanes) read(rows pgx.Rows) error {
 	defer rows.Close()
 	o.round++

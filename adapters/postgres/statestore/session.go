@@ -56,7 +56,7 @@ type session struct {
 	owned    *ownedLanes
 }
 
-// queueRenewal adds a renewal to a batch. What it returns is in owned then.
+// queueRenewal adds a renewal to a batch, whose end leaves the lanes in owned.
 func (s *session) queueRenewal(batch *pgx.Batch, lease time.Duration) {
 	sql := renewSQL
 	if s.aside.used.Load() {

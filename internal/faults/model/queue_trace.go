@@ -91,7 +91,9 @@ func SeenInQueue(p *Plan, events []Event) map[string]int {
 				seen["delivered twice"]++
 			}
 		case Claim:
-			seen["claimed again"] += (e.Covered & (w.Tried[0] | w.Tried[1] | w.Tried[2] | w.Tried[3] | w.Tried[4] | w.Tried[5])).Len()
+			for _, tried := range w.Tried {
+				seen["claimed again"] += (e.Covered & tried).Len()
+			}
 		case Wrote:
 			seen["put back"] += e.Parked.Len()
 			seen["dead"] += e.Dead.Len()

@@ -159,10 +159,9 @@ func StressCursor(t *testing.T, writers *StressWriters, tail *Lanes) {
 		rows, drained, err := tail.Next(e.Ctx, nil)
 		Must(t, err)
 		Rest(rows)
-		left := !drained || len(rows) > 0
 		if r.IntN(10) == 0 && len(rows) > 0 {
 			restarts.Add(1)
-			rows = SettleSome(r, tail, before, rows) // perhaps none of them: they come again
+			rows, drained = SettleSome(r, tail, before, rows), false
 		}
 		for _, row := range rows {
 			check.Deliver(row)
@@ -172,7 +171,7 @@ func StressCursor(t *testing.T, writers *StressWriters, tail *Lanes) {
 				inWindow.Add(1)
 			}
 		}
-		if idle++; !over || left {
+		if idle++; !over || !drained || len(rows) > 0 {
 			idle = 0
 		}
 	}
