@@ -130,6 +130,9 @@ CREATE TRIGGER trace_status AFTER UPDATE OR DELETE ON outbox_events FOR EACH ROW
 	longer:    []string{"delivered twice"},
 }
 
+// traceLanes is how many lanes a trace has rows in.
+const traceLanes = 3
+
 const tracedMiddleware = "[poison, {retry: {attempts: 2, base: 1200ms, max: 1200ms, jitter: 0}}, timeout]"
 
 // traced is two relays of one database, whose every step is recorded.
@@ -147,6 +150,15 @@ type traced struct {
 	mu       sync.Mutex
 	failures map[string]int // to come, by id
 	doomed   int            // messages that are to fail soon
+	senders  map[string]*relay
+	struck   *strike // to come, nil: none
+}
+
+// strike is what befalls a relay whose request has arrived and is not yet answered, so that it holds messages.
+type strike struct {
+	after int // requests
+	do    func(*relay)
+	done  chan struct{}
 }
 
 // Short runs of two relays that crash, freeze, lose connections and get commands, step by step against the rules of the model.
@@ -236,13 +248,13 @@ func keep(t *testing.T, trace []model.Record) string {
 
 func newTraced(t *testing.T, of tracing) *traced {
 	t.Helper()
-	tr := &traced{tracing: of, t: t, db: newDatabase(t), failures: map[string]int{}}
+	tr := &traced{tracing: of, t: t, db: newDatabase(t), failures: map[string]int{}, senders: map[string]*relay{}}
 	tr.to = receiveWith(t, tr.serve)
 	tr.file = tr.config(tr)
 	tr.db.exec(traceTable + tr.tables)
 	command(t, "init", "-c", writeConfig(t, tr.file))
 	tr.db.exec(tr.sql)
-	tr.groups = tr.fewLanes(6, 3)
+	tr.groups = tr.fewLanes(2*traceLanes, traceLanes)
 	return tr
 }
 
@@ -289,29 +301,55 @@ func (tr *traced) serve(_ *receiver, w http.ResponseWriter, req *http.Request) {
 	if status != http.StatusOK && len(batch) > 1 {
 		kind = "tried"
 	}
+	sender := strings.TrimPrefix(req.URL.Path, "/")
 	_, err := tr.db.pool.Exec(context.Background(), "INSERT INTO public.trace (kind, doc) VALUES ($4, jsonb_build_object('relay', $1::text, 'ids', $2::text[], 'ok', $3::boolean))",
-		strings.TrimPrefix(req.URL.Path, "/"), ids, status == http.StatusOK, kind)
+		sender, ids, status == http.StatusOK, kind)
 	if err != nil {
 		status = http.StatusServiceUnavailable
 	}
+	tr.strike(sender)
 	w.WriteHeader(status)
 }
 
-// disturbances are what happens in a trace while rows come.
-var disturbances = []func(tr *traced, ids []string){
-	func(*traced, []string) {},
-	func(tr *traced, _ []string) { tr.relays[rand.IntN(2)].kill() },
-	func(tr *traced, _ []string) { // its lanes are taken by the other one, while it is about to send
-		r := tr.relays[rand.IntN(2)]
+// strike has the sender of a request meet what is to come, if it is its turn.
+func (tr *traced) strike(sender string) {
+	tr.mu.Lock()
+	r, s := tr.senders[sender], tr.struck
+	if s != nil {
+		s.after--
+		if s.after > 0 {
+			s = nil
+		} else {
+			tr.struck = nil
+		}
+	}
+	tr.mu.Unlock()
+	if s != nil {
+		s.do(r)
+		close(s.done)
+	}
+}
+
+// disturbance is what happens in a trace: to the relay that sends, or else while rows come.
+type disturbance struct {
+	strike func(*relay)
+	do     func(tr *traced, ids []string)
+	after  bool // all rows have come
+}
+
+var disturbances = []disturbance{
+	{},
+	{strike: func(r *relay) { r.kill() }},
+	{strike: func(r *relay) { // its lanes are taken by the other one, while it is about to send
 		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it may have killed itself
-		pause(tr.t.Context(), 2500*time.Millisecond)
+		pause(r.t.Context(), 2500*time.Millisecond)
 		_ = r.cmd.Process.Signal(syscall.SIGCONT)
-	},
-	func(tr *traced, _ []string) {
+	}},
+	{do: func(tr *traced, _ []string) {
 		tr.db.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND (application_name LIKE 'outrider%' OR application_name ~ '^r[0-9]+$')")
-	},
-	func(tr *traced, ids []string) { tr.command("redrive", ids) },
-	func(tr *traced, ids []string) { tr.command("purge", ids) },
+	}},
+	{do: func(tr *traced, ids []string) { tr.command("redrive", ids) }, after: true},
+	{do: func(tr *traced, ids []string) { tr.command("purge", ids) }, after: true},
 }
 
 // command waits for a dead message and gives a command for it.
@@ -352,7 +390,11 @@ func (tr *traced) start() {
 		if tr.started%2 == 1 {
 			env = append(env, fmt.Sprintf("%s=%s:%d", failpoint.Env, points[rand.IntN(len(points))], 1+rand.IntN(8)))
 		}
-		tr.relays = append(tr.relays, startInstance(tr.t, name, tr.file, env...))
+		r := startInstance(tr.t, name, tr.file, env...)
+		tr.relays = append(tr.relays, r)
+		tr.mu.Lock()
+		tr.senders[name] = r
+		tr.mu.Unlock()
 		tr.started++
 	}
 }
@@ -366,8 +408,13 @@ func (tr *traced) run(n int) []model.Record {
 		must(tr.t, err)
 		must(tr.t, tx.QueryRow(tr.t.Context(), "SELECT coalesce(max(seq), 0) FROM trace WHERE xid <> pg_current_xact_id()::text::bigint").Scan(&tr.begin))
 	})
+	disturb := disturbances[n%len(disturbances)]
+	struck := &strike{after: 1 + rand.IntN(4), do: disturb.strike, done: make(chan struct{})}
 	tr.mu.Lock()
 	tr.doomed = 2
+	if disturb.strike != nil {
+		tr.struck = struck // the rows, 11 at least, are four requests at least
+	}
 	tr.mu.Unlock()
 	var publishers sync.WaitGroup
 	var mu sync.Mutex
@@ -382,7 +429,7 @@ func (tr *traced) run(n int) []model.Record {
 			}
 		})
 	}
-	if rand.IntN(2) == 0 {
+	if disturb.after || rand.IntN(2) == 0 {
 		publishers.Wait()
 	} else {
 		pause(tr.t.Context(), rand.N(300*time.Millisecond))
@@ -390,23 +437,32 @@ func (tr *traced) run(n int) []model.Record {
 	mu.Lock()
 	ids := slices.Clone(all)
 	mu.Unlock()
-	disturb := disturbances[n%len(disturbances)]
-	if n%len(disturbances) >= len(disturbances)-2 {
-		publishers.Wait()
-		ids = all
+	if disturb.do != nil {
+		disturb.do(tr, ids)
 	}
-	disturb(tr, ids)
 	publishers.Wait()
+	if disturb.strike != nil {
+		until(tr.t, "the relay that sends is struck", func() bool {
+			tr.start()
+			select {
+			case <-struck.done:
+				return true
+			default:
+				return false
+			}
+		})
+	}
 	return tr.settled(all)
 }
 
-// publish commits rows of a group, perhaps later, and returns their ids; rolledBack: none, but the positions are gone.
+// publish commits rows of a group, and returns their ids; late: after a row of another group of the lane; rolledBack: none, but the positions are gone.
 func (tr *traced) publish(group string, n int, late, rolledBack bool) (ids []string) {
 	tx, err := tr.db.pool.Begin(tr.t.Context())
 	must(tr.t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }() // a failure leaves the connection to the pool
 	must(tr.t, tr.insert(tr, tx, group, n))
 	if late {
+		ids = tr.publish(tr.groups[(slices.Index(tr.groups, group)+traceLanes)%len(tr.groups)], 1, false, false)
 		pause(tr.t.Context(), 200*time.Millisecond)
 	}
 	if rolledBack {
@@ -415,11 +471,11 @@ func (tr *traced) publish(group string, n int, late, rolledBack bool) (ids []str
 	}
 	rows, err := tx.Query(tr.t.Context(), tr.inserts)
 	must(tr.t, err)
-	ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	own, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	must(tr.t, err)
 	must(tr.t, tx.Commit(tr.t.Context()))
-	tr.db.exec("INSERT INTO public.trace (kind, doc) VALUES ('committed', jsonb_build_object('ids', $1::text[]))", ids)
-	return ids
+	tr.db.exec("INSERT INTO public.trace (kind, doc) VALUES ('committed', jsonb_build_object('ids', $1::text[]))", own)
+	return append(ids, own...)
 }
 
 // settled waits until all rows are settled and none is parked, but for dead ones, and returns the trace.
