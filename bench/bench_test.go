@@ -197,6 +197,32 @@ func TestWhatStatementsCostIsMeasured(t *testing.T) {
 	}
 }
 
+// The entries of Outrider: a crash, which is seen and mended, and a message that is refused, which holds up nothing.
+func TestFaultsAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct{ entry, restarts int }{"killed": {0, 1}, "refused": {3, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, err := parseOptions([]string{"-duration", "500ms", "-peers", peers.OutriderName}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := smallServers(t)
+			st, err := newStage(t.Context(), s, faultScenario, faultScenario.selected(o)[want.entry], build{}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := faultScenario.measure(&bench{servers: s, options: o, progress: io.Discard}, t.Context(), st)
+			if err := errors.Join(err, st.close()); err != nil {
+				t.Fatal(err)
+			}
+			if f := got.figures; f[undelivered] != 0 || f[inverted] != 0 || f[longestWait] <= 0 || f[restarted] != float64(want.restarts) {
+				t.Errorf("%s: %v", st, f)
+			}
+		})
+	}
+}
+
 func TestRunsBeginAnew(t *testing.T) {
 	t.Parallel()
 	for scenario, entry := range map[string]int{"drain": 1, "webhooks": 0, "spread": 0} {

@@ -15,7 +15,7 @@ func TestOptionsTellEverythingThatIsWrong(t *testing.T) {
 	}
 	for _, want := range []string{
 		"-rows 0: must be at least 1", "-payload 10: must be at least 140", `unknown peer "other"; there are floor, outrider, stock, debezium, insert, river`,
-		`-scenario drain,x: "x" is unknown; there are drain, flat, flowcatalyst, mariadb, mongodb, webhooks, latency, publish, river, jobs, sustained, snapshot, spread, peers, idle, routes and all`, `-cpus 0,b: "b"`, "-limit 0s", "-duration 0s", "-hold -1s", "-sustain 0s", "-rate 0: must be at least 1",
+		`-scenario drain,x: "x" is unknown; there are drain, flat, flowcatalyst, mariadb, mongodb, webhooks, latency, publish, river, jobs, sustained, snapshot, spread, peers, faults, idle, routes and all`, `-cpus 0,b: "b"`, "-limit 0s", "-duration 0s", "-hold -1s", "-sustain 0s", "-rate 0: must be at least 1",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told: %v", want, err)
@@ -49,7 +49,7 @@ func TestOptionsKeepTheCommand(t *testing.T) {
 			names = append(names, sc.name+" "+e.peer.Name())
 		}
 	}
-	if got := strings.Join(slices.Compact(names), ", "); got != "drain floor, drain stock, flowcatalyst floor, mariadb floor, mongodb floor, webhooks floor, latency floor" {
+	if got := strings.Join(slices.Compact(names), ", "); got != "drain floor, drain stock, flowcatalyst floor, mariadb floor, mongodb floor, webhooks floor, latency floor, faults stock" {
 		t.Errorf("selected %s", got)
 	}
 }

@@ -63,7 +63,11 @@ func (s sample) String() string {
 	for _, name := range slices.Sorted(maps.Keys(s.figures)) {
 		parts = append(parts, fmt.Sprintf("%s %.4g", name, s.figures[name]))
 	}
-	return strings.Join(parts, ", ") + "; lost 0, duplicates 0"
+	text = strings.Join(parts, ", ")
+	if _, counted := s.figures[undelivered]; counted {
+		return text
+	}
+	return text + "; lost 0, duplicates 0"
 }
 
 // rateFigure is the name of the rate among the quantities.

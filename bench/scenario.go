@@ -44,7 +44,7 @@ type entry struct {
 
 // scenarios are all scenarios, in the order of -scenario all.
 var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, mariaScenario, documentScenario, hookScenario, delayScenario,
-	publishScenario, riverScenario, jobScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, idleScenario, routesScenario}
+	publishScenario, riverScenario, jobScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, faultScenario, idleScenario, routesScenario}
 
 var drainScenario = &scenario{
 	name:  "drain",

@@ -18,7 +18,7 @@ type Checker struct {
 	Times  []time.Time      // by place.index; zero: not known
 	names  map[string]uint32
 	groups []groupState
-	tally  tally
+	tally  Tally
 }
 
 // place is a row's index in the table and in its group.
@@ -35,8 +35,8 @@ type groupState struct {
 	partition int32  // -1: none yet
 }
 
-// tally is the result of a check.
-type tally struct {
+// Tally is the result of a check.
+type Tally struct {
 	Records    int // that arrived
 	Lost       int // rows of which no record arrived
 	Duplicates int // records of rows that had arrived already
@@ -47,7 +47,7 @@ type tally struct {
 }
 
 // err is nil when every row arrived once and in order.
-func (t tally) err() error {
+func (t Tally) err() error {
 	if t.Lost+t.Duplicates+t.OutOfOrder+t.Foreign+t.Mixed+t.Unsigned == 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (c *Checker) Expect(group, payload []byte) error {
 func (c *Checker) Reset() {
 	c.seen = make([]bool, len(c.rows))
 	c.Times = make([]time.Time, len(c.rows))
-	c.tally = tally{Lost: len(c.rows)}
+	c.tally = Tally{Lost: len(c.rows)}
 	for g := range c.groups {
 		c.groups[g].last, c.groups[g].partition = 0, -1
 	}

@@ -28,7 +28,7 @@ func rowsOf(n int) []arrival {
 	return out
 }
 
-func check(t *testing.T, c *Checker, records []arrival) tally {
+func check(t *testing.T, c *Checker, records []arrival) Tally {
 	t.Helper()
 	c.Reset()
 	for _, r := range records {
@@ -48,32 +48,32 @@ func TestCheckerCatchesWhatIsPlanted(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		plant func([]arrival) []arrival
-		want  tally
+		want  Tally
 	}{
-		"clean": {func(r []arrival) []arrival { return r }, tally{Records: n}},
+		"clean": {func(r []arrival) []arrival { return r }, Tally{Records: n}},
 		"groups interleaved differently": {func(r []arrival) []arrival {
 			slices.SortStableFunc(r, func(a, b arrival) int { return int(a.partition - b.partition) })
 			return r
-		}, tally{Records: n}},
-		"loss in the middle": {func(r []arrival) []arrival { return slices.Delete(r, 9, 10) }, tally{Records: n - 1, Lost: 1}},
-		"loss at the end":    {func(r []arrival) []arrival { return r[:n-2] }, tally{Records: n - 2, Lost: 2}},
-		"nothing":            {func([]arrival) []arrival { return nil }, tally{Lost: n}},
+		}, Tally{Records: n}},
+		"loss in the middle": {func(r []arrival) []arrival { return slices.Delete(r, 9, 10) }, Tally{Records: n - 1, Lost: 1}},
+		"loss at the end":    {func(r []arrival) []arrival { return r[:n-2] }, Tally{Records: n - 2, Lost: 2}},
+		"nothing":            {func([]arrival) []arrival { return nil }, Tally{Lost: n}},
 		"inversion": {func(r []arrival) []arrival {
 			r[6], r[9] = r[9], r[6]
 			return r
-		}, tally{Records: n, OutOfOrder: 1}},
+		}, Tally{Records: n, OutOfOrder: 1}},
 		"late by three": {func(r []arrival) []arrival {
 			late := r[0]
 			return slices.Insert(slices.Delete(r, 0, 1), 9, late)
-		}, tally{Records: n, OutOfOrder: 1}},
-		"duplicate at once":       {func(r []arrival) []arrival { return slices.Insert(r, 5, r[4]) }, tally{Records: n + 1, Duplicates: 1}},
-		"duplicate much later":    {func(r []arrival) []arrival { return append(r, r[0]) }, tally{Records: n + 1, Duplicates: 1}},
-		"loss and duplicate":      {func(r []arrival) []arrival { r[20] = r[2]; return r }, tally{Records: n, Lost: 1, Duplicates: 1}},
-		"group in two partitions": {func(r []arrival) []arrival { r[29].partition = 0; return r }, tally{Records: n, OutOfOrder: 1}},
-		"another group's key":     {func(r []arrival) []arrival { r[3].key = "g1"; return r }, tally{Records: n, Lost: 1, Foreign: 1}},
-		"key of no group":         {func(r []arrival) []arrival { r[3].key = ""; return r }, tally{Records: n, Lost: 1, Foreign: 1}},
-		"changed payload":         {func(r []arrival) []arrival { r[3].payload += " "; return r }, tally{Records: n, Lost: 1, Foreign: 1}},
-		"record of somebody else": {func(r []arrival) []arrival { return append(r, arrival{0, "g0", "{}"}) }, tally{Records: n + 1, Foreign: 1}},
+		}, Tally{Records: n, OutOfOrder: 1}},
+		"duplicate at once":       {func(r []arrival) []arrival { return slices.Insert(r, 5, r[4]) }, Tally{Records: n + 1, Duplicates: 1}},
+		"duplicate much later":    {func(r []arrival) []arrival { return append(r, r[0]) }, Tally{Records: n + 1, Duplicates: 1}},
+		"loss and duplicate":      {func(r []arrival) []arrival { r[20] = r[2]; return r }, Tally{Records: n, Lost: 1, Duplicates: 1}},
+		"group in two partitions": {func(r []arrival) []arrival { r[29].partition = 0; return r }, Tally{Records: n, OutOfOrder: 1}},
+		"another group's key":     {func(r []arrival) []arrival { r[3].key = "g1"; return r }, Tally{Records: n, Lost: 1, Foreign: 1}},
+		"key of no group":         {func(r []arrival) []arrival { r[3].key = ""; return r }, Tally{Records: n, Lost: 1, Foreign: 1}},
+		"changed payload":         {func(r []arrival) []arrival { r[3].payload += " "; return r }, Tally{Records: n, Lost: 1, Foreign: 1}},
+		"record of somebody else": {func(r []arrival) []arrival { return append(r, arrival{0, "g0", "{}"}) }, Tally{Records: n + 1, Foreign: 1}},
 	} {
 		got := check(t, c, tt.plant(rowsOf(n)))
 		if got != tt.want {
@@ -108,13 +108,13 @@ func TestCheckerOfMessagesWithoutKeys(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		bodies []string
-		want   tally
+		want   Tally
 	}{
-		"clean":          {[]string{`[{"n": 0}, {"n": 3}]`, `[{"n": 1},{"n": 4},{"n": 7}]`, `[{"n": 2}]`, `[{"n": 5}, {"n": 8}]`, `[{"n": 6}]`}, tally{Records: 9}},
-		"two groups":     {[]string{`[{"n": 0}, {"n": 1}]`}, tally{Records: 2, Lost: 7, Mixed: 1}},
-		"against order":  {[]string{`[{"n": 3}]`, `[{"n": 0}]`}, tally{Records: 2, Lost: 7, OutOfOrder: 1}},
-		"sent again":     {[]string{`[{"n": 0}]`, `[{"n": 0}]`}, tally{Records: 2, Lost: 8, Duplicates: 1}},
-		"somebody's own": {[]string{`[{"n": 10}]`}, tally{Records: 1, Lost: 9, Foreign: 1}},
+		"clean":          {[]string{`[{"n": 0}, {"n": 3}]`, `[{"n": 1},{"n": 4},{"n": 7}]`, `[{"n": 2}]`, `[{"n": 5}, {"n": 8}]`, `[{"n": 6}]`}, Tally{Records: 9}},
+		"two groups":     {[]string{`[{"n": 0}, {"n": 1}]`}, Tally{Records: 2, Lost: 7, Mixed: 1}},
+		"against order":  {[]string{`[{"n": 3}]`, `[{"n": 0}]`}, Tally{Records: 2, Lost: 7, OutOfOrder: 1}},
+		"sent again":     {[]string{`[{"n": 0}]`, `[{"n": 0}]`}, Tally{Records: 2, Lost: 8, Duplicates: 1}},
+		"somebody's own": {[]string{`[{"n": 10}]`}, Tally{Records: 1, Lost: 9, Foreign: 1}},
 	} {
 		c.Reset()
 		for _, body := range tt.bodies {
@@ -157,7 +157,7 @@ func TestCheckerVerifiesSignatures(t *testing.T) {
 		r.header.Set(webhookID, "id")
 		r.header.Set(webhookTimestamp, "1700000000")
 		r.header.Set(webhookSignature, signature)
-		if err := (Webhooks{}).check(c, &r); err != nil || c.tally != (tally{Records: 1, Unsigned: unsigned}) || !c.Times[0].Equal(at) {
+		if err := (Webhooks{}).check(c, &r); err != nil || c.tally != (Tally{Records: 1, Unsigned: unsigned}) || !c.Times[0].Equal(at) {
 			t.Errorf("%q: %+v at %v (%v)", signature, c.tally, c.Times[0], err)
 		}
 	}

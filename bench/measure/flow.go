@@ -39,7 +39,7 @@ type Flow struct {
 	came   int // messages, each once
 	latest time.Time
 	last   []int // by group: the highest number that arrived
-	tally  tally // without what is lost
+	tally  Tally // without what is lost
 }
 
 // FlowWriters is the number of writers. Each has its own groups.
@@ -142,7 +142,10 @@ func (f *Flow) Received() (n int, last time.Time) {
 
 // Verify returns an error unless every message that was committed has arrived
 // once and in order; messages of uncounted groups need not arrive.
-func (f *Flow) Verify() error {
+func (f *Flow) Verify() error { return f.Outcome().err() }
+
+// Outcome counts what has happened to the messages that were committed.
+func (f *Flow) Outcome() Tally {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.tally
@@ -151,7 +154,7 @@ func (f *Flow) Verify() error {
 			t.Lost++
 		}
 	}
-	return t.err()
+	return t
 }
 
 // delay has the time of a commit since writing began, and the time from the commit

@@ -32,6 +32,7 @@ func (flowReceiver) Examine(context.Context, *Checker) error { return nil }
 
 // flowTopic is the topic of a run and its consumer.
 type flowTopic struct {
+	Tap
 	flowReceiver
 	topic  topicReceiver
 	client *kgo.Client
@@ -43,12 +44,12 @@ type flowTopic struct {
 }
 
 // Pour implements [FlowSink].
-func (Tap) Pour(ctx context.Context, s *Servers, f *Flow) (Receiver, error) {
+func (p Tap) Pour(ctx context.Context, s *Servers, f *Flow) (Receiver, error) {
 	name, remove, err := s.createTopic(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &flowTopic{flowReceiver: flowReceiver{f}, topic: topicReceiver{s, name, remove}, done: make(chan struct{})}
+	t := &flowTopic{Tap: p, flowReceiver: flowReceiver{f}, topic: topicReceiver{s, name, remove}, done: make(chan struct{})}
 	if t.client, err = s.consumer(ctx, name); err != nil {
 		return nil, errors.Join(err, remove())
 	}
@@ -65,9 +66,11 @@ func (t *flowTopic) consume(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		t.mu.Lock()
-		t.err = errors.Join(t.err, fetches.Err())
-		t.mu.Unlock()
+		if !t.Fails {
+			t.mu.Lock()
+			t.err = errors.Join(t.err, fetches.Err())
+			t.mu.Unlock()
+		}
 		fetches.EachRecord(func(r *kgo.Record) { t.flow.arrive(r.Value) })
 	}
 }

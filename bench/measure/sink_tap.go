@@ -12,7 +12,10 @@ import (
 
 // Tap is a sink: a new topic for each run, with a consumer that records when each
 // record came.
-type Tap struct{}
+type Tap struct {
+	// Fails says that the broker goes away meanwhile: errors of the consumer do not count.
+	Fails bool
+}
 
 // tapReceiver is the topic of a run with the records that its consumer has read.
 type tapReceiver struct {

@@ -26,6 +26,7 @@ import (
 type debezium struct {
 	linger string // milliseconds that the producer waits for more records
 	cold   bool   // its start counts
+	lone   bool   // likewise, and there is no other
 }
 
 // No single setting suits Debezium best: waiting a little makes batches
@@ -34,7 +35,12 @@ var (
 	FastDebezium   = debezium{linger: "5"}
 	ColdDebezium   = debezium{linger: "5", cold: true}
 	PromptDebezium = debezium{linger: "0"}
+	LoneDebezium   = debezium{linger: "0", cold: true, lone: true}
 )
+
+// DebeziumRows writes the messages of a transaction of a [measure.Flow].
+const DebeziumRows = "INSERT INTO " + debeziumTable + " (id, aggregatetype, aggregateid, type, payload) SELECT md5(id)::uuid, '" +
+	debeziumType + "', name, 'order.created', payload::json FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)"
 
 const (
 	debeziumTable       = "bench_debezium"
@@ -54,7 +60,7 @@ const (
 const WarmLimit = 5 * time.Minute
 
 func (d debezium) Name() string {
-	if d.cold {
+	if d.cold && !d.lone {
 		return "debezium-cold"
 	}
 	return "debezium"
@@ -62,7 +68,10 @@ func (d debezium) Name() string {
 
 func (d debezium) About() string {
 	clock := fmt.Sprintf("its clock starts when it is warm, after %d rows that do not count", DebeziumWarmRows)
-	if d.cold {
+	switch {
+	case d.lone:
+		clock = "offset.flush.interval.ms 1000; with its process the file of its offsets is lost, and it goes on from its slot"
+	case d.cold:
 		clock = "its clock starts with its process"
 	}
 	return fmt.Sprintf("Debezium %s for PostgreSQL (pgoutput; poll.interval.ms %s, max.batch.size %s, max.queue.size %s) with its outbox event router, "+

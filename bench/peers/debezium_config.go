@@ -22,7 +22,13 @@ const (
 // unchanged, and the producer has the guarantees of the other peers'.
 func (d debezium) worker() map[string]string {
 	const text = "org.apache.kafka.connect.storage.StringConverter"
+	flush := "60000" // Kafka Connect's default
+	if d.lone {
+		flush = "1000"
+	}
 	return map[string]string{
+		"offset.flush.interval.ms": flush,
+
 		"key.converter":   text,
 		"value.converter": text,
 

@@ -27,6 +27,10 @@ type stock struct{}
 // Stock is the stock Watermill pipeline.
 var Stock = stock{}
 
+// StockRows writes the messages of a transaction of a [measure.Flow].
+const StockRows = `INSERT INTO watermill_events (uuid, payload, metadata, transaction_id)
+	SELECT id, payload::json, json_build_object('group', name, 'type', 'order.created'), pg_current_xact_id() FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
+
 const (
 	// stockTopic is the topic in watermill-sql's sense: part of a table's name.
 	stockTopic = "events"
