@@ -20,20 +20,26 @@ const (
 	EndsEarly     Fault = "a parked row is removed before its attempt"
 	Resurrects    Fault = "a settle writes parked rows again that an operator has removed"
 	DiesUntried   Fault = "a row dies with the one before it"
+	FencesOne     Fault = "a settle of several lanes compares the epoch of one"
+	ReadsOthers   Fault = "rows of lanes that others have are read"
 )
 
 // Faults are all of them.
 var Faults = []Fault{NoFence, SameEpoch, ByPosition, SkipsLate, SettlesRead, SettlesFailed, ForgetsBeyond, ForgetsParked, NoGate, PassesParked,
-	ParksAlone, EndsEarly, Resurrects, DiesUntried}
+	ParksAlone, EndsEarly, Resurrects, DiesUntried, FencesOne, ReadsOthers}
 
 // Bounds are how often what nobody wishes for happens, and how much there is to do.
 type Bounds struct {
 	Rows, Relays                                     int
+	Lanes                                            int // at most workedLanes, 0: one
 	Aborts, Crashes, Steals, Fails, Deaths, Commands int8
 	Locks                                            int8 // settles of a queue that leave out a row, which another session has locked
 }
 
-// memory is what a relay has of lane 0.
+// workedLanes is how many lanes relays work, at most.
+const workedLanes = 2
+
+// memory is what a relay has of a lane.
 type memory struct {
 	Epoch   int64 // 0: it has no session
 	Covered Set   // settled
@@ -44,11 +50,11 @@ type memory struct {
 	Dead    Set // of Parked: to be dead
 }
 
-// System is a state of relays that work one lane, with what their publishers have done.
+// System is a state of relays that work lanes, with what their publishers have done.
 type System struct {
 	World      Rules
 	Publishers publishers
-	Relays     [Relays]memory
+	Relays     [Relays][workedLanes]memory
 	Left       Bounds
 }
 
@@ -62,31 +68,33 @@ func (s *System) next(p *Plan, f Fault, yield func(step[System])) {
 		yield(step[System]{after, events, possible})
 	})
 	for i := range s.Left.Relays {
-		m := &s.Relays[i]
-		if m.Epoch == 0 {
-			s.acquire(i, f, yield)
-			continue
+		for lane := range max(s.Left.Lanes, 1) {
+			m := &s.Relays[i][lane]
+			if m.Epoch == 0 {
+				s.acquire(i, lane, f, yield)
+				continue
+			}
+			s.read(p, i, lane, f, yield)
+			for row := range (m.Read | m.Parked).All {
+				s.attempt(p, i, lane, row, f, yield)
+			}
+			s.settle(p, i, lane, f, yield)
 		}
-		s.read(i, f, yield)
-		for row := range (m.Read | m.Parked).All {
-			s.attempt(p, i, row, f, yield)
-		}
-		s.settle(p, i, f, yield)
-		if s.Left.Crashes > 0 {
+		if s.Left.Crashes > 0 && s.Relays[i] != [workedLanes]memory{} {
 			to := *s
 			to.Left.Crashes--
-			to.Relays[i] = memory{}
+			to.Relays[i] = [workedLanes]memory{}
 			yield(step[System]{to, []Event{{Kind: Gone, Relay: i}}, true})
 		}
 	}
 	s.operate(yield)
 }
 
-// acquire takes the lane from nobody, or from a living owner that is taken for dead.
-func (s *System) acquire(i int, f Fault, yield func(step[System])) {
-	l := &s.World.Lanes[0]
+// acquire takes a lane from nobody, or from a living owner that is taken for dead.
+func (s *System) acquire(i, lane int, f Fault, yield func(step[System])) {
+	l := &s.World.Lanes[lane]
 	to := *s
-	alive := l.Epoch != 0 && s.Relays[l.Owner].Epoch == l.Epoch
+	alive := l.Epoch != 0 && s.Relays[l.Owner][lane].Epoch == l.Epoch
 	if alive {
 		if to.Left.Steals--; to.Left.Steals < 0 {
 			return
@@ -104,15 +112,20 @@ func (s *System) acquire(i int, f Fault, yield func(step[System])) {
 	case ForgetsParked:
 		m.Parked = 0
 	}
-	to.Relays[i] = m
-	yield(step[System]{to, []Event{{Kind: Acquire, Relay: i, Epoch: m.Epoch}}, alive})
+	to.Relays[i][lane] = m
+	yield(step[System]{to, []Event{{Kind: Acquire, Relay: i, Lane: lane, Epoch: m.Epoch}}, alive})
 }
 
-// read takes all visible rows that are not settled, and what an operator has changed.
-func (s *System) read(i int, f Fault, yield func(step[System])) {
+// read takes all visible rows of a lane that are not settled, and what an operator has changed.
+func (s *System) read(p *Plan, i, lane int, f Fault, yield func(step[System])) {
 	to := *s
-	m := &to.Relays[i]
+	m := &to.Relays[i][lane]
 	fresh := s.World.Visible &^ (m.Covered | m.Read)
+	for row := range fresh.All {
+		if p.Lane[row] != lane && f != ReadsOthers {
+			fresh &^= Of(row)
+		}
+	}
 	if f == SkipsLate {
 		for r := range Rows {
 			if (m.Covered | m.Read).Has(r) {
@@ -121,18 +134,18 @@ func (s *System) read(i int, f Fault, yield func(step[System])) {
 		}
 	}
 	m.Read |= fresh
-	if l := &s.World.Lanes[0]; l.Epoch == m.Epoch && f != ForgetsParked && f != Resurrects {
+	if l := &s.World.Lanes[lane]; l.Epoch == m.Epoch && f != ForgetsParked && f != Resurrects {
 		m.Parked = l.Parked
 		m.Done, m.Dead = m.Done&(m.Parked|m.Read), m.Dead&m.Parked
 	}
-	if *m != s.Relays[i] {
+	if *m != s.Relays[i][lane] {
 		yield(step[System]{to, nil, false})
 	}
 }
 
 // attempt gives a row to the receiver.
-func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step[System])) {
-	m, one := &s.Relays[i], Of(row)
+func (s *System) attempt(p *Plan, i, lane, row int, f Fault, yield func(step[System])) {
+	m, one := &s.Relays[i][lane], Of(row)
 	before := p.group(row) & (one - 1)
 	waits := before & (m.Read | m.Parked) &^ m.Done // what dies does so with the settle: before it, another owner would deliver it
 	switch f {                                      //nolint:exhaustive // those of this step
@@ -145,37 +158,38 @@ func (s *System) attempt(p *Plan, i, row int, f Fault, yield func(step[System]))
 		return
 	}
 	to := *s
-	to.Relays[i].Done |= one
+	to.Relays[i][lane].Done |= one
 	events := []Event{{Kind: Send, Relay: i, Row: row, OK: true}}
-	if f == EndsEarly && m.Parked&one != 0 && s.World.Lanes[0].Epoch == m.Epoch {
-		l := &s.World.Lanes[0]
-		events = append([]Event{{Kind: Settle, Epoch: m.Epoch, Covered: l.Covered, Parked: l.Parked &^ one, Dead: l.Dead}}, events...)
+	if f == EndsEarly && m.Parked&one != 0 && s.World.Lanes[lane].Epoch == m.Epoch {
+		l := &s.World.Lanes[lane]
+		events = append([]Event{{Kind: Settle, Lane: lane, Epoch: m.Epoch, Covered: l.Covered, Parked: l.Parked &^ one, Dead: l.Dead}}, events...)
 	}
 	yield(step[System]{to, events, false})
 	failed := []Event{{Kind: Send, Relay: i, Row: row}}
 	if m.Read&one != 0 && s.Left.Fails > 0 {
 		to := *s
 		to.Left.Fails--
-		to.Relays[i].Failed |= one
+		to.Relays[i][lane].Failed |= one
 		yield(step[System]{to, failed, true})
 	}
 	if m.Parked&one != 0 && s.Left.Deaths > 0 {
 		to := *s
 		to.Left.Deaths--
-		to.Relays[i].Dead |= one
+		to.Relays[i][lane].Dead |= one
 		if f == DiesUntried {
-			to.Relays[i].Dead |= m.Parked & p.group(row)
+			to.Relays[i][lane].Dead |= m.Parked & p.group(row)
 		}
 		yield(step[System]{to, failed, true})
 	}
 }
 
 // settle writes what is done. Rows that failed are parked with it, and those behind them.
-func (s *System) settle(p *Plan, i int, f Fault, yield func(step[System])) {
-	m, l := &s.Relays[i], &s.World.Lanes[0]
+func (s *System) settle(p *Plan, i, lane int, f Fault, yield func(step[System])) {
+	m, l := &s.Relays[i][lane], &s.World.Lanes[lane]
 	to := *s
-	if m.Epoch != l.Epoch && f != NoFence {
-		to.Relays[i] = memory{} // fenced
+	first := s.Relays[i][0].Epoch
+	if m.Epoch != l.Epoch && f != NoFence && (f != FencesOne || first == 0 || first != s.World.Lanes[0].Epoch) {
+		to.Relays[i][lane] = memory{} // fenced
 		yield(step[System]{to, nil, false})
 		return
 	}
@@ -185,7 +199,7 @@ func (s *System) settle(p *Plan, i int, f Fault, yield func(step[System])) {
 			park |= Of(row)
 		}
 	}
-	e := Event{Kind: Settle, Epoch: m.Epoch, Covered: l.Covered | m.Done | park, Parked: (l.Parked | park) &^ (m.Done | m.Dead), Dead: l.Dead | m.Dead&l.Parked}
+	e := Event{Kind: Settle, Lane: lane, Epoch: m.Epoch, Covered: l.Covered | m.Done | park, Parked: (l.Parked | park) &^ (m.Done | m.Dead), Dead: l.Dead | m.Dead&l.Parked}
 	switch f { //nolint:exhaustive // those of this step
 	case ByPosition:
 		for r := 0; r < Rows && Of(r) <= m.Done && !(m.Read &^ m.Done).Has(r); r++ {
@@ -203,7 +217,7 @@ func (s *System) settle(p *Plan, i int, f Fault, yield func(step[System])) {
 	if e.Covered == l.Covered && e.Parked == l.Parked && e.Dead == l.Dead {
 		return
 	}
-	to.Relays[i] = memory{Epoch: m.Epoch, Covered: e.Covered, Parked: e.Parked, Read: m.Read &^ e.Covered}
+	to.Relays[i][lane] = memory{Epoch: m.Epoch, Covered: e.Covered, Parked: e.Parked, Read: m.Read &^ e.Covered}
 	yield(step[System]{to, []Event{e}, false})
 }
 
@@ -214,11 +228,13 @@ func (s *System) operate(yield func(step[System])) {
 	}
 	to := *s
 	to.Left.Commands--
-	l := &s.World.Lanes[0]
-	for row := range (l.Parked | l.Dead).All {
-		yield(step[System]{to, []Event{{Kind: Drop, Row: row}}, true})
-	}
-	for row := range l.Dead.All {
-		yield(step[System]{to, []Event{{Kind: Redrive, Row: row}}, true})
+	for lane := range max(s.Left.Lanes, 1) {
+		l := &s.World.Lanes[lane]
+		for row := range (l.Parked | l.Dead).All {
+			yield(step[System]{to, []Event{{Kind: Drop, Row: row}}, true})
+		}
+		for row := range l.Dead.All {
+			yield(step[System]{to, []Event{{Kind: Redrive, Row: row}}, true})
+		}
 	}
 }
