@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -47,6 +48,8 @@ type pgConn struct {
 	answers    []byte            // of the server, that the client has not got
 	holds      touches           // what the transaction has changed
 	failed     bool              // the server skips what comes until the next Sync
+	ended      byte              // kind of the answer that the last exchange ended with
+	copying    string            // text of the COPY whose rows come, empty: none
 }
 
 // serve implements [database].
@@ -141,6 +144,8 @@ func (c *pgConn) startUp(message []byte) (answers []byte, err error) {
 	return answers, err
 }
 
+var copies = regexp.MustCompile(`(?i)^\s*copy .* from stdin`)
+
 // message handles one message of the client.
 func (c *pgConn) message(kind byte, message []byte) error {
 	body := message[5:]
@@ -150,6 +155,13 @@ func (c *pgConn) message(kind byte, message []byte) error {
 	switch kind {
 	case 'Q':
 		text := string(bytes.TrimRight(body, "\x00"))
+		if copies.MatchString(text) { // what it does it does when its rows have come
+			err := c.pass(pgMessage('Q', append([]byte(c.mutate(text)), 0)), "ZG")
+			if c.copying = ""; c.ended == 'G' {
+				c.copying = text
+			}
+			return err
+		}
 		return c.send(text, pgMessage('Q', append([]byte(c.mutate(text)), 0)), "Z")
 	case 'P':
 		name, rest, _ := bytes.Cut(body, []byte{0})
@@ -170,6 +182,13 @@ func (c *pgConn) message(kind byte, message []byte) error {
 		return c.pass(message, "Z")
 	case 'H':
 		return errors.New("the proxy does not know how many answers follow a Flush")
+	case 'd', 'c', 'f': // rows, their end, and a client that has no more
+		if c.copying == "" {
+			return nil // the server has refused the statement
+		}
+		if kind != 'd' {
+			return c.send(c.copying, message, "Z")
+		}
 	case 'X':
 		return io.EOF
 	}
@@ -205,10 +224,10 @@ func (c *pgConn) exchange(message []byte, until string) error {
 	var kind byte
 	for err == nil && !bytes.ContainsRune([]byte(until), rune(kind)) {
 		if kind, message, err = c.answer(); kind == 'E' { // which ends the transaction
-			c.failed, c.holds = until != "Z", touches{}
+			c.failed, c.holds = until[0] != 'Z', touches{}
 		}
 	}
-	if err == nil && kind == 'Z' {
+	if c.ended = kind; err == nil && kind == 'Z' {
 		if c.status = message[5]; c.status == 'I' {
 			c.holds = touches{}
 		}

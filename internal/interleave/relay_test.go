@@ -51,7 +51,9 @@ type relay struct {
 	read    func(ctx context.Context, from adapters.Cursor) (reading, error)
 	owns    bool
 	deliver func(ids ...string) error // nil: the receiver takes all
-	lane    adapters.LaneState
+
+	deliverTx func(ctx context.Context, tx any, ids ...string) error // in the transaction that settles; nil: into the table sink
+	lane      adapters.LaneState
 
 	queue   adapters.OperatorQueue
 	limit   int  // rows of a claim

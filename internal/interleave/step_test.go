@@ -45,7 +45,7 @@ func (t touches) add(o touches, changesAlone bool) {
 }
 
 var (
-	tables  = regexp.MustCompile("(?:(insert into|insert ignore into|update|delete from|lock table(?: only)?|drop table)\\s+)?(?:[\"`]?\\w+[\"`]?\\.)?[\"`]?\\b(outrider_[a-z_]+|outbox_[a-z_]+|sink)\\b")
+	tables  = regexp.MustCompile("(?:(insert into|insert ignore into|update|delete from|lock table(?: only)?|drop table|copy)\\s+)?(?:[\"`]?\\w+[\"`]?\\.)?[\"`]?\\b(outrider_[a-z_]+|outbox_[a-z_]+|river_job|sink)\\b")
 	parts   = regexp.MustCompile(`outrider_outbox_p\d+`)
 	locking = regexp.MustCompile(`\bfor (no key )?update|\bfor share|straight_join`)
 	advice  = regexp.MustCompile(`pg_(try_)?advisory|(is_used_lock)|pg_terminate_backend|^\s*kill \d`)

@@ -17,6 +17,7 @@ var suites = []suite{
 	{"PostgreSQL: a table with partitions", partScenarios, partMutants, partDatabase, logWorld},
 	{"PostgreSQL: REPEATABLE READ by default", repeatableLogs, repeatableMutants, repeatable(logDatabase), logWorld},
 	{"PostgreSQL: deliveries into an outbox table", tableScenarios, tableMutants, claimlessDatabase, tableWorld},
+	{"PostgreSQL: jobs of River in the transaction that settles", riverScenarios, riverMutants, riverDatabase, riverWorld},
 	{"PostgreSQL: queue tables, REPEATABLE READ by default", repeatableQueues, repeatableQueueMutants, repeatable(queueDatabase), queueWorld},
 	{"PostgreSQL: queue tables", queueScenarios, queueMutants, queueDatabase, queueWorld},
 	{"PostgreSQL: many rows of a queue", manyScenarios, manyMutants, queueDatabase, queueWorld},

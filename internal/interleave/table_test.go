@@ -4,11 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	watermill "github.com/ThreeDotsLabs/watermill/message"
-
 	pgdb "github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // tableScenarios deliver into the table of another framework, at least once, in a transaction before the one that settles.
@@ -35,13 +32,7 @@ func tableWorld(t *testing.T, url string, m *mutant) *world {
 		must(t, err)
 		w.closers = append(w.closers, d.Close)
 		w.relays[name].deliver = func(ids ...string) error {
-			messages := make([]*watermill.Message, 0, len(ids))
-			for _, id := range ids {
-				msg := watermill.NewMessage(id, []byte("{}"))
-				msg.Metadata = watermill.Metadata{outbox.MetaType: "t", outbox.MetaGroup: group}
-				messages = append(messages, msg)
-			}
-			_, err := again(func() (struct{}, error) { return struct{}{}, errors.Join(d.Deliver(w.ctx, "", messages)...) })
+			_, err := again(func() (struct{}, error) { return struct{}{}, errors.Join(d.Deliver(w.ctx, "", messages(ids))...) })
 			return err
 		}
 	}

@@ -37,12 +37,11 @@ func turnTx(r *relay) error {
 // transact delivers and settles.
 func (r *relay) transact(s adapters.Settlement, ids ...string) ([]adapters.LaneRef, error) {
 	return r.store.(adapters.TxStateStore).Transact(r.w.ctx, func(ctx context.Context, tx any) error {
-		for _, id := range ids {
-			if _, err := tx.(pgx.Tx).Exec(ctx, "INSERT INTO public.sink (id) VALUES ($1)", id); err != nil {
-				return err
-			}
+		if r.deliverTx != nil {
+			return r.deliverTx(ctx, tx, ids...)
 		}
-		return nil
+		_, err := tx.(pgx.Tx).Exec(ctx, "INSERT INTO public.sink (id) SELECT unnest($1::text[])", ids)
+		return err
 	}, func(context.Context) ([]adapters.Settlement, error) { return []adapters.Settlement{s}, nil })
 }
 
