@@ -172,7 +172,9 @@ func changes(session string, action adapters.ParkedAction) role {
 }
 
 // emptied drains the queue: what is claimed is stuck, because all others are dead. Before that only another has taken claims for stuck.
-func emptied(w *world) error {
+func emptied(w *world) error { return emptiedBy(w, delivers) }
+
+func emptiedBy(w *world, settle call) error {
 	for _, name := range []string{relayA, relayB, another} {
 		if n := w.notes["lost by "+name]; n > 0 && (name == another || w.session(another).steps == 0) {
 			w.fault("%s has lost %d claims, and nobody takes them for stuck", name, n)
@@ -180,7 +182,7 @@ func emptied(w *world) error {
 	}
 	r := w.relays[drainer]
 	for range 20 {
-		if err := errors.Join(recovers(r), claims(r), delivers(r)); err != nil {
+		if err := errors.Join(recovers(r), claims(r), settle(r)); err != nil {
 			return err
 		}
 		n, err := w.count(events + " WHERE status IN ('PENDING', 'PROCESSING')")

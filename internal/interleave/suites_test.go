@@ -20,6 +20,7 @@ var suites = []suite{
 	{"PostgreSQL: jobs of River in the transaction that settles", riverScenarios, riverMutants, riverDatabase, riverWorld},
 	{"PostgreSQL: queue tables, REPEATABLE READ by default", repeatableQueues, repeatableQueueMutants, repeatable(queueDatabase), queueWorld},
 	{"PostgreSQL: queue tables", queueScenarios, queueMutants, queueDatabase, queueWorld},
+	{"PostgreSQL: queue tables, deliveries in the transaction that settles", queueTxScenarios, queueTxMutants, queueTxDatabase, queueTxWorld},
 	{"PostgreSQL: many rows of a queue", manyScenarios, manyMutants, queueDatabase, queueWorld},
 	{"PostgreSQL: queue tables without claims, rows from memory", claimlessScenarios, claimlessMutants, claimlessDatabase, claimlessWorld},
 	{"MariaDB: the state store", stateScenarios, mariadbStateMutants, mariadbDatabase, mariadbStateWorld},
