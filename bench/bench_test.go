@@ -50,8 +50,8 @@ func measureSmall(t *testing.T, entries []int, args ...string) outcome {
 func measureSmallWith(t *testing.T, builds []build, entries []int, args ...string) outcome {
 	t.Helper()
 	s := smallServers(t)
-	// Debezium takes a minute: every run of `make bench` verifies what it does.
-	peers := slices.DeleteFunc(peerKinds(), func(kind string) bool { return kind == peers.FastDebezium.Name() })
+	// Debezium takes a minute, and graphile-worker needs Node.js: every run of `make bench` verifies what they do.
+	peers := slices.DeleteFunc(peerKinds(), func(kind string) bool { return kind == peers.FastDebezium.Name() || kind == peers.Graphile.Name() })
 	args = append([]string{"-peers", strings.Join(peers, ",")}, args...)
 	args = append(args, "-rows", "2000", "-backlog", "3000", "-stock-rows", "300", "-warmup", "0", "-groups", "50",
 		"-items", "2000", "-hooks", "1000", "-duration", "200ms", "-sustain", "1s", "-rate", "500")

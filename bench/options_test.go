@@ -14,7 +14,7 @@ func TestOptionsTellEverythingThatIsWrong(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"-rows 0: must be at least 1", "-payload 10: must be at least 140", `unknown peer "other"; there are floor, outrider, stock, debezium, insert, river`,
+		"-rows 0: must be at least 1", "-payload 10: must be at least 140", `unknown peer "other"; there are floor, outrider, stock, debezium, graphile, insert, river`,
 		`-scenario drain,x: "x" is unknown; there are drain, flat, flowcatalyst, mariadb, mongodb, webhooks, latency, publish, river, jobs, sustained, snapshot, spread, peers, faults, idle, routes and all`, `-cpus 0,b: "b"`, "-limit 0s", "-duration 0s", "-hold -1s", "-sustain 0s", "-rate 0: must be at least 1",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -71,6 +71,10 @@ func storedScenario(name, what string, least, ours peers.Peer, rows func(o *opti
 	}
 }
 
+func hookEntry(o *options, p peers.Peer, rows int) entry {
+	return entry{peer: p, sink: measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}}, rows: rows, groups: o.groups}
+}
+
 // hookScenario drains Outrider's own table to webhooks.
 var hookScenario = &scenario{
 	name:  "webhooks",
@@ -79,15 +83,26 @@ var hookScenario = &scenario{
 		return fmt.Sprintf("Own table to signed webhooks: %d rows of %d bytes of JSON, %d groups, %d connections",
 			o.hooks, o.payload, o.groups, peers.HookRequests)
 	},
-	peers: []peers.Peer{peers.HookFloor, peers.ToWebhook},
+	peers: []peers.Peer{peers.HookFloor, peers.ToWebhook, peers.Graphile},
 	entries: func(o *options) []entry {
 		var out []entry
 		for _, p := range []peers.Peer{peers.HookFloor, peers.ToWebhook} {
-			out = append(out, entry{peer: p, sink: measure.Endpoint{Path: peers.HookPath, Read: measure.Webhooks{}}, rows: o.hooks, groups: o.groups})
+			out = append(out, hookEntry(o, p, o.hooks))
 		}
-		return out
+		return append(out, hookEntry(o, peers.Graphile, max(o.hooks/5, 1))) // what is slow stays slow with more
 	},
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
-	remarks: compareFloor,
+	remarks: func(results []result) []string {
+		out := compareFloor(results)
+		for _, ours := range results {
+			for _, theirs := range results {
+				if ours.Peer == peers.OutriderName && theirs.Peer == peers.Graphile.Name() {
+					out = append(out, fmt.Sprintf("outrider sends %.1f times as many webhooks per second as graphile, and uses %.1f times less processor time for each; graphile was given %d.",
+						ours.Rate/theirs.Rate, theirs.CPU/ours.CPU, theirs.Rows))
+				}
+			}
+		}
+		return out
+	},
 }
