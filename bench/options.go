@@ -63,7 +63,7 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the last run of the peer outrider")
 	f.BoolVar(&o.write, "write", false, "put the results into "+docsFile+" and "+resultsFile)
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
-	f.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this time")
+	f.DurationVar(&o.limit, "limit", 90*time.Minute, "give up after this time")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

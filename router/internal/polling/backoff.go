@@ -57,7 +57,10 @@ type Backoff struct {
 	Signal chan struct{}          // this process has committed rows
 	since  time.Time              // when something was found, or might have been
 	empty  int                    // polls in a row that found nothing
+	failed int                    // polls in a row that failed
 	armed  bool                   // the source wakes us, because we sleep
+
+	failing bool // the last poll failed
 
 	wakes <-chan struct{} // of the source; nil: it has no wake-ups
 	quiet bool            // the pause follows a poll that found nothing, after the last look
@@ -80,7 +83,10 @@ func (b *Backoff) Set(poll Config) {
 
 // Poll returns the settings of the poll that begins, and of the pause after it; fresh reports whether they have changed.
 func (b *Backoff) Poll() (poll Config, fresh bool) {
-	b.quiet = false
+	if b.quiet = false; !b.failing {
+		b.failed = 0
+	}
+	b.failing = false
 	if b.next.Load() == nil {
 		return b.poll, false
 	}
@@ -107,10 +113,12 @@ func (b *Backoff) Wakes() <-chan struct{} {
 	return b.wakes
 }
 
-// Failed returns the pause after a poll that failed.
+// Failed returns the pause after a poll that failed. Only failures make it longer: a table that was quiet before its server ended the
+// connections is read again as soon as a busy one.
 func (b *Backoff) Failed() time.Duration {
-	b.empty++
-	return min(100*time.Millisecond<<min(b.empty, 5), 2*time.Second)
+	pause := min(100*time.Millisecond<<min(b.failed, 5), 2*time.Second)
+	b.failed, b.failing = b.failed+1, true
+	return pause
 }
 
 // Found resets the pauses: rows are there, or may be.

@@ -41,3 +41,26 @@ func TestPaceGrowsAsCrabletsBackoff(t *testing.T) {
 		t.Error("a route without a pace of its own waits")
 	}
 }
+
+// The pauses after failures grow with them, and begin anew after a poll that did not fail; what was found before it does not matter.
+func TestFailuresAloneMakeTheirPausesLonger(t *testing.T) {
+	t.Parallel()
+	b := NewBackoff(Config{Min: time.Millisecond, Factor: 2, Max: time.Second}, nil)
+	fails := func(n int) (pauses []time.Duration) {
+		for range n {
+			b.Poll()
+			pauses = append(pauses, b.Failed()/time.Millisecond)
+		}
+		return pauses
+	}
+	want := []time.Duration{100, 200, 400, 800, 1600, 2000, 2000}
+	for range 2 {
+		for range 8 {
+			b.Poll()
+			b.Pause(t.Context())
+		}
+		if got := fails(len(want)); !slices.Equal(got, want) {
+			t.Errorf("after polls that found nothing: pauses of %d ms, want %d", got, want)
+		}
+	}
+}
