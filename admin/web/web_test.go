@@ -292,8 +292,8 @@ func TestPagesShowAndMendWithoutJavaScript(t *testing.T) {
 	for _, path := range paths {
 		b.want(path, "<h1>", "alice")
 	}
-	s.until("the overview names the cause", func() bool { b.want("/"); return strings.Contains(b.page, "422") })
-	b.has("unknown &lt;customer&gt;", "1 route needs attention", `href="/ops/route/eu_orders"`)
+	s.until("the overview names the cause", func() bool { b.want("/"); return strings.Contains(b.page, "unknown &lt;customer&gt;") })
+	b.has("1 route needs attention", `href="/ops/route/eu_orders"`)
 	b.want("/groups", "g-1", "waiting behind it")
 	b.want("/failures", "unknown &lt;customer&gt;", "held 1")
 
