@@ -207,17 +207,13 @@ func TestFaultsAreCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := smallServers(t)
-			st, err := newStage(t.Context(), s, faultScenario, faultScenario.selected(o)[want.entry], build{}, o)
+			e := faultScenario.selected(o)[want.entry]
+			got, err := measureOnce(t, faultScenario, e, "-duration", "500ms")
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := faultScenario.measure(&bench{servers: s, options: o, progress: io.Discard}, t.Context(), st)
-			if err := errors.Join(err, st.close()); err != nil {
-				t.Fatal(err)
-			}
 			if f := got.figures; f[undelivered] != 0 || f[inverted] != 0 || f[longestWait] <= 0 || f[restarted] != float64(want.restarts) {
-				t.Errorf("%s: %v", st, f)
+				t.Errorf("%s: %v", e.with, f)
 			}
 		})
 	}
@@ -248,7 +244,7 @@ func (garbling) Rewind(ctx context.Context, db *pgx.Conn) error {
 
 func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 	t.Parallel()
-	err := measureOnce(t, drainScenario, entry{peer: garbling{peers.Floor}, sink: measure.Topic{}, rows: 100, groups: 10})
+	_, err := measureOnce(t, drainScenario, entry{peer: garbling{peers.Floor}, sink: measure.Topic{}, rows: 100, groups: 10})
 	if err == nil || !strings.Contains(err.Error(), "of 100 records: lost 1, duplicates 0, out of order 0, foreign 1") {
 		t.Errorf("got %v", err)
 	}
@@ -268,16 +264,16 @@ func (unsettling) Verify(ctx context.Context, db *pgx.Conn) error {
 
 func TestARunThatIsNotSettledDoesNotCount(t *testing.T) {
 	t.Parallel()
-	err := measureOnce(t, itemScenario, itemEntry(unsettling{peers.ItemFloor}, 500, 0))
+	_, err := measureOnce(t, itemScenario, itemEntry(unsettling{peers.ItemFloor}, 500, 0))
 	if err == nil || !strings.Contains(err.Error(), "1 rows of outbox_events are not marked as delivered") {
 		t.Errorf("got %v", err)
 	}
 }
 
 // measureOnce measures one entry.
-func measureOnce(t *testing.T, sc *scenario, e entry) error {
+func measureOnce(t *testing.T, sc *scenario, e entry, args ...string) (sample, error) {
 	t.Helper()
-	o, err := parseOptions([]string{"-runs", "1"}, io.Discard)
+	o, err := parseOptions(append(args, "-runs", "1"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,11 +283,11 @@ func measureOnce(t *testing.T, sc *scenario, e entry) error {
 		t.Fatal(err)
 	}
 	b := &bench{servers: s, options: o, progress: io.Discard}
-	_, err = sc.measure(b, t.Context(), st)
+	got, err := sc.measure(b, t.Context(), st)
 	if err := st.close(); err != nil {
 		t.Error(err)
 	}
-	return err
+	return got, err
 }
 
 func TestARelayThatEndsIsTold(t *testing.T) {

@@ -103,14 +103,30 @@ func (sc *scenario) selected(o *options) []entry {
 	})
 }
 
+// resultOf returns the first of the results that is meant; nil: there is none.
+func resultOf(results []result, is func(*result) bool) *result {
+	for i := range results {
+		if is(&results[i]) {
+			return &results[i]
+		}
+	}
+	return nil
+}
+
+// beside relates Outrider to another peer: format has how many times its rate is, and how many times less processor time it uses.
+func beside(results []result, name, format string) []string {
+	ours := resultOf(results, func(r *result) bool { return r.Peer == peers.OutriderName })
+	theirs := resultOf(results, func(r *result) bool { return r.Peer == name })
+	if ours == nil || theirs == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf(format, ours.Rate/theirs.Rate, theirs.CPU/ours.CPU)}
+}
+
 // compare relates Outrider to the other peers.
 func compare(results []result) []string {
 	find := func(name, with string) *result {
-		i := slices.IndexFunc(results, func(r result) bool { return r.Peer == name && r.With == with })
-		if i < 0 {
-			return nil
-		}
-		return &results[i]
+		return resultOf(results, func(r *result) bool { return r.Peer == name && r.With == with })
 	}
 	ours, theirs := find(peers.OutriderName, ""), find(peers.Stock.Name(), "")
 	out := compareFloor(results)

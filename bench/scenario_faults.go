@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,7 +40,7 @@ type fault struct {
 	own  bool // the broker is killed: it is one of the fault's own
 }
 
-// faulted is what a fault may harm.
+// faulted is what a fault is injected into.
 type faulted struct {
 	*stage
 	relay  *supervised
@@ -121,21 +122,16 @@ var faultScenario = &scenario{
 
 // measureFault writes messages while the fault happens, and counts what arrives.
 func (b *bench) measureFault(ctx context.Context, st *stage) (s sample, err error) {
-	what := faults[0]
-	for _, f := range faults {
-		if f.name == st.with {
-			what = f
-		}
-	}
-	harmed := &faulted{stage: st, span: b.options.duration}
+	what := faults[slices.IndexFunc(faults, func(f fault) bool { return f.name == st.with })]
+	target := &faulted{stage: st, span: b.options.duration}
 	servers := b.servers
 	if what.own {
-		if harmed.broker, servers, err = ownKafka(ctx, b.say); err != nil {
+		if target.broker, servers, err = ownKafka(ctx, b.say); err != nil {
 			return s, err
 		}
 		defer func() {
 			servers.Close()
-			err = errors.Join(err, harmed.broker.Close())
+			err = errors.Join(err, target.broker.Close())
 		}()
 	}
 	f := measure.NewFlow(*st.flow, st.rows, st.groups, st.payload)
@@ -144,12 +140,12 @@ func (b *bench) measureFault(ctx context.Context, st *stage) (s sample, err erro
 		return s, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	harmed.relay = b.supervise(ctx, st, to)
-	defer func() { err = errors.Join(err, harmed.relay.stop()) }()
-	if err := harmed.delivers(ctx, f); err != nil {
+	target.relay = b.supervise(ctx, st, to)
+	defer func() { err = errors.Join(err, target.relay.stop()) }()
+	if err := target.delivers(ctx, f); err != nil {
 		return s, err
 	}
-	if err := harmed.happens(ctx, f, what.do); err != nil {
+	if err := target.happens(ctx, f, what.do); err != nil {
 		return s, err
 	}
 	arrived := func() (bool, error) { n, _ := f.Received(); return n >= st.rows, nil }
@@ -161,7 +157,7 @@ func (b *bench) measureFault(ctx context.Context, st *stage) (s sample, err erro
 	s.figure(duplicated, float64(came.Duplicates))
 	s.figure(inverted, float64(came.OutOfOrder))
 	s.figure(longestWait, f.Delays().Quantile(1).Seconds())
-	s.figure(restarted, float64(harmed.relay.restarts.Load()))
+	s.figure(restarted, float64(target.relay.restarts.Load()))
 	return s, nil
 }
 

@@ -94,15 +94,7 @@ var hookScenario = &scenario{
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
 	remarks: func(results []result) []string {
-		out := compareFloor(results)
-		for _, ours := range results {
-			for _, theirs := range results {
-				if ours.Peer == peers.OutriderName && theirs.Peer == peers.Graphile.Name() {
-					out = append(out, fmt.Sprintf("outrider sends %.1f times as many webhooks per second as graphile, and uses %.1f times less processor time for each; graphile was given %d.",
-						ours.Rate/theirs.Rate, theirs.CPU/ours.CPU, theirs.Rows))
-				}
-			}
-		}
-		return out
+		return append(compareFloor(results), beside(results, peers.Graphile.Name(),
+			"outrider sends %.1f times as many webhooks per second as graphile, and uses %.1f times less processor time for each; graphile was given fewer.")...)
 	},
 }

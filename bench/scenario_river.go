@@ -26,15 +26,7 @@ var riverScenario = &scenario{
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
 	remarks: func(results []result) []string {
-		var out []string
-		for _, ours := range results {
-			for _, theirs := range results {
-				if ours.Peer == peers.OutriderName && theirs.Peer == peers.River.Name() {
-					out = append(out, fmt.Sprintf("outrider claims, delivers and completes %.1f times as many items per second as river works jobs, and uses %.1f times less "+
-						"processor time for each.", ours.Rate/theirs.Rate, theirs.CPU/ours.CPU))
-				}
-			}
-		}
-		return out
+		return beside(results, peers.River.Name(),
+			"outrider claims, delivers and completes %.1f times as many items per second as river works jobs, and uses %.1f times less processor time for each.")
 	},
 }

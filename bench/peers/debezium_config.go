@@ -22,13 +22,7 @@ const (
 // unchanged, and the producer has the guarantees of the other peers'.
 func (d debezium) worker() map[string]string {
 	const text = "org.apache.kafka.connect.storage.StringConverter"
-	flush := "60000" // Kafka Connect's default
-	if d.lone {
-		flush = "1000"
-	}
-	return map[string]string{
-		"offset.flush.interval.ms": flush,
-
+	p := map[string]string{
 		"key.converter":   text,
 		"value.converter": text,
 
@@ -40,6 +34,10 @@ func (d debezium) worker() map[string]string {
 		"producer.buffer.memory":                         "134217728", // 128 MiB
 		"producer.compression.type":                      "none",
 	}
+	if d.lone {
+		p["offset.flush.interval.ms"] = "1000" // not Kafka Connect's minute, of which all is repeated after a crash
+	}
+	return p
 }
 
 // debeziumConnector returns the properties of the connector: the job's database from

@@ -85,12 +85,16 @@ func (g graphile) WarmRelay(ctx context.Context, j measure.Job, _ func(pid int) 
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		ended := context.AfterFunc(ctx, func() {
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case <-ctx.Done():
 			peak = measure.PeakMemory(cmd.Process.Pid)
-			_ = stdin.Close() // it is over then
-		})
-		defer ended()
-		return cmd.Wait()
+			_ = stdin.Close() // fails when the process is gone, which its status shows better
+			return <-done
+		case err := <-done:
+			return err
+		}
 	})
 	return peak, err
 }

@@ -151,11 +151,11 @@ type traced struct {
 	failures map[string]int // to come, by id
 	doomed   int            // messages that are to fail soon
 	senders  map[string]*relay
-	struck   *strike // to come, nil: none
+	injected *injection // to come, nil: none
 }
 
-// strike is what befalls a relay whose request has arrived and is not yet answered, so that it holds messages.
-type strike struct {
+// injection is a fault of a relay whose request has arrived and is not yet answered, so that it holds messages.
+type injection struct {
 	after int // requests
 	do    func(*relay)
 	done  chan struct{}
@@ -307,20 +307,20 @@ func (tr *traced) serve(_ *receiver, w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		status = http.StatusServiceUnavailable
 	}
-	tr.strike(sender)
+	tr.inject(sender)
 	w.WriteHeader(status)
 }
 
-// strike has the sender of a request meet what is to come, if it is its turn.
-func (tr *traced) strike(sender string) {
+// inject has the fault that is to come happen to the sender of a request, if it is its turn.
+func (tr *traced) inject(sender string) {
 	tr.mu.Lock()
-	r, s := tr.senders[sender], tr.struck
+	r, s := tr.senders[sender], tr.injected
 	if s != nil {
 		s.after--
 		if s.after > 0 {
 			s = nil
 		} else {
-			tr.struck = nil
+			tr.injected = nil
 		}
 	}
 	tr.mu.Unlock()
@@ -332,15 +332,15 @@ func (tr *traced) strike(sender string) {
 
 // disturbance is what happens in a trace: to the relay that sends, or else while rows come.
 type disturbance struct {
-	strike func(*relay)
+	sender func(*relay)
 	do     func(tr *traced, ids []string)
 	after  bool // all rows have come
 }
 
 var disturbances = []disturbance{
 	{},
-	{strike: func(r *relay) { r.kill() }},
-	{strike: func(r *relay) { // its lanes are taken by the other one, while it is about to send
+	{sender: func(r *relay) { r.kill() }},
+	{sender: func(r *relay) { // its lanes are taken by the other one
 		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it may have killed itself
 		pause(r.t.Context(), 2500*time.Millisecond)
 		_ = r.cmd.Process.Signal(syscall.SIGCONT)
@@ -409,11 +409,11 @@ func (tr *traced) run(n int) []model.Record {
 		must(tr.t, tx.QueryRow(tr.t.Context(), "SELECT coalesce(max(seq), 0) FROM trace WHERE xid <> pg_current_xact_id()::text::bigint").Scan(&tr.begin))
 	})
 	disturb := disturbances[n%len(disturbances)]
-	struck := &strike{after: 1 + rand.IntN(4), do: disturb.strike, done: make(chan struct{})}
+	fault := &injection{after: 1 + rand.IntN(4), do: disturb.sender, done: make(chan struct{})}
 	tr.mu.Lock()
 	tr.doomed = 2
-	if disturb.strike != nil {
-		tr.struck = struck // the rows, 11 at least, are four requests at least
+	if disturb.sender != nil {
+		tr.injected = fault // the rows, 11 at least, are four requests at least
 	}
 	tr.mu.Unlock()
 	var publishers sync.WaitGroup
@@ -441,11 +441,11 @@ func (tr *traced) run(n int) []model.Record {
 		disturb.do(tr, ids)
 	}
 	publishers.Wait()
-	if disturb.strike != nil {
-		until(tr.t, "the relay that sends is struck", func() bool {
+	if disturb.sender != nil {
+		until(tr.t, "the relay that sends has had its fault", func() bool {
 			tr.start()
 			select {
-			case <-struck.done:
+			case <-fault.done:
 				return true
 			default:
 				return false

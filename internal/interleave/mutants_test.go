@@ -1,5 +1,13 @@
 package interleave_test
 
+import "slices"
+
+// alsoBy is one of the mutants, to be killed by another scenario.
+func alsoBy(of []*mutant, name, by string) *mutant {
+	m := of[slices.IndexFunc(of, func(m *mutant) bool { return m.name == name })]
+	return &mutant{name: name, by: by, find: m.find, replace: m.replace, within: m.within}
+}
+
 // logMutants are changes of the statements of a log table and its state store.
 var logMutants = []*mutant{
 	{name: "settle: any epoch", by: "the fence", find: "AND c.epoch = s.epoch AND c.revision >= s.confirmed\nRETURNING c.route, c.slot, c.ctid", replace: "AND c.revision >= s.confirmed\nRETURNING c.route, c.slot, c.ctid"},

@@ -10,6 +10,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -224,7 +225,7 @@ func (c *pgConn) exchange(message []byte, until string) error {
 	var kind byte
 	for err == nil && !bytes.ContainsRune([]byte(until), rune(kind)) {
 		if kind, message, err = c.answer(); kind == 'E' { // which ends the transaction
-			c.failed, c.holds = until[0] != 'Z', touches{}
+			c.failed, c.holds = !strings.Contains(until, "Z"), touches{}
 		}
 	}
 	if c.ended = kind; err == nil && kind == 'Z' {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -31,8 +29,8 @@ var queueTxScenarios = []*scenario{
 
 // queueTxMutants are changes of the statements of such a transaction.
 var queueTxMutants = []*mutant{
-	{name: "settle: any time of the claim", by: "a delivery in a transaction beside a recovery", find: "AND t.\"processed_at\" IN (s.stamp, s.former)\nRETURNING s.n::int", replace: "\nRETURNING s.n::int"},
-	{name: "settle: delivered rows wait again", by: "a delivery in a transaction over a lost connection", find: "SET \"status\" = 'COMPLETED'", replace: "SET \"status\" = 'PENDING'"},
+	alsoBy(queueMutants, "settle: any time of the claim", "a delivery in a transaction beside a recovery"),
+	alsoBy(queueMutants, "settle: delivered rows wait again", "a delivery in a transaction over a lost connection"),
 }
 
 // queueTxDatabase has a table for deliveries beside the queue's.
@@ -57,17 +55,14 @@ func deliversTx(r *relay) error {
 	results := r.results(outbox.OutcomeDelivered)
 	var lost []*adapters.Claim
 	for len(results) > 0 {
+		var ids []string
+		for _, row := range r.held {
+			if !slices.Contains(lost, row.Claim) {
+				ids = append(ids, row.ID)
+			}
+		}
 		gone, err := again(func() ([]*adapters.Claim, error) {
-			return r.queue.(adapters.TxQueue).Transact(r.w.ctx, results, func(ctx context.Context, tx any) error {
-				for _, row := range r.held {
-					if !slices.Contains(lost, row.Claim) {
-						if _, err := tx.(pgx.Tx).Exec(ctx, "INSERT INTO public.sink (id) VALUES ($1)", row.ID); err != nil {
-							return err
-						}
-					}
-				}
-				return nil
-			})
+			return r.queue.(adapters.TxQueue).Transact(r.w.ctx, results, func(ctx context.Context, tx any) error { return sink(ctx, tx, ids...) })
 		})
 		if locked, ok := errors.AsType[*adapters.LockedError](err); ok { // its claim is held, and counts as stuck some time
 			gone, err = locked.Claims, nil

@@ -19,8 +19,8 @@ var riverScenarios = only(logScenarios, "exactly once", "exactly once over a los
 
 // riverMutants are changes of the statements around it.
 var riverMutants = []*mutant{
-	{name: "settle: any epoch", by: "exactly once", find: logMutants[0].find, replace: logMutants[0].replace},
-	{name: "deliver: what a lost commit has written is not found", by: "exactly once over a lost connection", find: "SELECT epoch, revision FROM", replace: "SELECT epoch, revision - 1 FROM"},
+	alsoBy(logMutants, "settle: any epoch", "exactly once"),
+	alsoBy(logMutants, "deliver: what a lost commit has written is not found", "exactly once over a lost connection"),
 }
 
 // riverDatabase has River's tables; sink shows their jobs.

@@ -40,9 +40,14 @@ func (r *relay) transact(s adapters.Settlement, ids ...string) ([]adapters.LaneR
 		if r.deliverTx != nil {
 			return r.deliverTx(ctx, tx, ids...)
 		}
-		_, err := tx.(pgx.Tx).Exec(ctx, "INSERT INTO public.sink (id) SELECT unnest($1::text[])", ids)
-		return err
+		return sink(ctx, tx, ids...)
 	}, func(context.Context) ([]adapters.Settlement, error) { return []adapters.Settlement{s}, nil })
+}
+
+// sink delivers into a table.
+func sink(ctx context.Context, tx any, ids ...string) error {
+	_, err := tx.(pgx.Tx).Exec(ctx, "INSERT INTO public.sink (id) SELECT unnest($1::text[])", ids)
+	return err
 }
 
 // succeedsTx delivers r1, which is parked.
