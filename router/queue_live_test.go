@@ -18,13 +18,15 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// partQueue is a queue that notifies, and whose claims may leave groups out, as
-// those of a large table do, and say so.
+// partQueue is a queue that notifies, and whose claims read a part of it each, as those of a large table do, and say so.
 type partQueue struct {
 	*memQueue
 	random *rand.Rand // of the goroutine that claims
-	parts  int        // after so many of ten claims that look at everything, others leave half of it out
-	odd    int        // which half they look at
+	parts  int        // claims that it takes to read everything
+	rests  int        // after so many of ten times that everything was read, claims read only one half for a while
+	part   int        // that the next claim reads
+	began  time.Time  // when the first part was read
+	odd    int        // the half
 	look   adapters.Coverage
 	woken  chan struct{}
 	follow bool // every commit wakes the claimer
@@ -37,14 +39,20 @@ type partQueue struct {
 
 func (q *partQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adapters.Row, error) {
 	q.claims.Add(1)
-	began, match := time.Now(), c.Match
-	whole := !began.Before(q.look.Next)
-	if !whole {
-		c.Match = func(row *adapters.Row) bool { return adapters.SlotOf(row.Group, row.ID)%2 == q.odd && match(row) }
+	now, match, part, of := time.Now(), c.Match, q.part, q.parts
+	rests := now.Before(q.look.Next)
+	if rests {
+		part, of = q.odd, 2
+	} else if part == 0 {
+		q.began = now
 	}
+	c.Match = func(row *adapters.Row) bool { return adapters.SlotOf(row.Group, row.ID)%of == part && match(row) }
 	rows, err := q.memQueue.Claim(ctx, c)
-	if whole && err == nil && len(rows) < c.Limit { // else there may be more
-		if q.look.Since = began; q.random.IntN(10) < q.parts {
+	if rests || err != nil || len(rows) == c.Limit { // there may be more
+		return rows, err
+	}
+	if q.part = (part + 1) % of; q.part == 0 {
+		if q.look.Since = q.began; q.random.IntN(10) < q.rests {
 			q.look.Next, q.odd = time.Now().Add(time.Duration(q.random.IntN(2000))*time.Millisecond), q.random.IntN(2)
 		}
 	}
@@ -109,7 +117,7 @@ func (q *partQueue) table() *queueTable { return q.queueTable }
 type liveScenario struct {
 	order         adapters.OrderMode
 	ordering      adapters.Ordering
-	parts         int
+	parts, rests  int // see partQueue
 	writers, each int
 	groups        int // 0: rows have none
 	claims        Claims
@@ -118,6 +126,7 @@ type liveScenario struct {
 	refused       int  // of a hundred messages, so many are delivered at the second try
 	dues          bool // the table says when a row is due again
 	follow        bool // every commit wakes the claimer
+	others        int  // then other transactions are committed meanwhile, one in so many milliseconds at most; 0: none
 	seed          uint64
 }
 
@@ -127,7 +136,8 @@ func drawLiveScenario(t *rapid.T) liveScenario {
 		ordering: rapid.SampledFrom([]adapters.Ordering{
 			{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4}, {MaxMessages: 10, Static: true},
 		}).Draw(t, "unit"),
-		parts:   rapid.IntRange(0, 9).Draw(t, "parts"),
+		parts:   rapid.IntRange(1, 3).Draw(t, "parts"),
+		rests:   rapid.IntRange(0, 9).Draw(t, "rests"),
 		writers: rapid.IntRange(1, 4).Draw(t, "writers"),
 		each:    rapid.IntRange(1, 20).Draw(t, "each"),
 		groups:  rapid.IntRange(0, 6).Draw(t, "groups"),
@@ -137,6 +147,7 @@ func drawLiveScenario(t *rapid.T) liveScenario {
 		refused: rapid.SampledFrom([]int{0, 0, 10, 50}).Draw(t, "refused"),
 		dues:    rapid.Bool().Draw(t, "dues"),
 		follow:  rapid.Bool().Draw(t, "follow"),
+		others:  rapid.SampledFrom([]int{0, 2, 20, 200}).Draw(t, "others"),
 		seed:    rapid.Uint64().Draw(t, "seed"),
 	}
 }
@@ -170,7 +181,8 @@ func (sc liveScenario) play(t *testing.T) (err error) {
 		}
 		return nil
 	})
-	q := &partQueue{memQueue: r.table.open(), random: rand.New(rand.NewPCG(sc.seed, 2)), parts: sc.parts, follow: sc.follow, woken: make(chan struct{}, 1)}
+	q := &partQueue{memQueue: r.table.open(), random: rand.New(rand.NewPCG(sc.seed, 2)), parts: sc.parts, rests: sc.rests,
+		follow: sc.follow, woken: make(chan struct{}, 1)}
 	r.start(r.from(q, func(rt *Route) {
 		rt.Order, rt.Claims, rt.Poll = sc.order, sc.claims, Poll{Min: time.Hour, Max: time.Hour, Batch: 60}
 		rt.Middleware[1] = middleware.Retry{Attempts: 100, Base: 2 * time.Second, Factor: 1}.Middleware
@@ -179,16 +191,25 @@ func (sc liveScenario) play(t *testing.T) (err error) {
 	for w := range sc.writers {
 		writing.Go(func() {
 			for i := range sc.each {
+				time.Sleep(time.Duration(number(300)) * time.Millisecond)
 				group := ""
 				if sc.groups > 0 {
 					group = fmt.Sprintf("g%d", number(sc.groups))
 				}
 				q.write(fmt.Sprintf("m%d-%d", w, i), group, time.Duration(number(200))*time.Millisecond)
-				time.Sleep(time.Duration(number(300)) * time.Millisecond)
 			}
 		})
 	}
-	writing.Wait()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		writing.Wait()
+	}()
+	for others := sc.follow && sc.others > 0; others; {
+		signal.Send(q.woken)
+		others = signal.Sleep(time.Duration(number(sc.others))*time.Millisecond+time.Microsecond, written)
+	}
+	<-written
 	all, stall := sc.writers*sc.each, 30*time.Second
 	if sc.refused > 0 { // a request fails as a whole, so that some messages are tried again and again
 		stall = 5 * time.Minute
@@ -221,4 +242,18 @@ func TestG13_WhatIsReadyInAQueueIsSent(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// A row that is committed while a round goes on, among the commits of others, is found by the next round: it is not left to the poll.
+func TestG13_ARowAmongTheCommitsOfOthersIsNotLeftToThePoll(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			sc := liveScenario{order: adapters.OrderGroup, parts: 2, writers: 1, each: 5, groups: 1, claims: Claims{InMemory: 4, PerGroup: 23},
+				delay: 20, follow: true, others: 2, seed: seed}
+			if err := sc.play(t); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -122,6 +122,9 @@ func (c *Claimer) Run(ctx context.Context) {
 				c.whole = time.Now()
 				continue
 			}
+			if c.Backoff.LooksOver(c.whole) { // they may have gone on with claims that had begun before the commit
+				c.whole = time.Now()
+			}
 		}
 		more := false
 		if err == nil && got.rows == 0 && !got.full {

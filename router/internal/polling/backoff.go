@@ -64,6 +64,7 @@ type Backoff struct {
 
 	wakes <-chan struct{} // of the source; nil: it has no wake-ups
 	quiet bool            // the pause follows a poll that found nothing, after the last look
+	woken time.Time       // when the source last woke us
 	look  int             // how many polls of a commit's looks are over
 	vain  int             // commits in a row that brought us nothing
 }
@@ -138,6 +139,7 @@ func (b *Backoff) Woken() (called bool) {
 	}
 	empty := b.empty
 	b.reset()
+	b.woken = b.since
 	if b.vain++; b.vain > looks {
 		b.empty = empty
 	}
@@ -196,6 +198,9 @@ func (b *Backoff) untilLook() (time.Duration, bool) {
 	}
 	return min(firstLook<<min(n, 10), vainPause), true
 }
+
+// LooksOver reports whether the pause follows the last look after a commit that came later than a time.
+func (b *Backoff) LooksOver(since time.Time) bool { return b.quiet && b.woken.After(since) }
 
 // RoutePoll is how often a route is read that is read less often than its reader polls.
 type RoutePoll struct {
