@@ -41,8 +41,18 @@ func Refused(err error) error {
 	return err
 }
 
-// Lost reports whether an error of this package is about a connection that ended early.
-func Lost(err error) bool { return mongo.IsNetworkError(err) && !mongo.IsTimeout(err) }
+// Lost reports whether an error of this package is about a connection that ended early: the one that was used, or another, for which the
+// driver has given up all connections to that server.
+func Lost(err error) bool {
+	_, cleared := errors.AsType[poolCleared](err)
+	return cleared || mongo.IsNetworkError(err) && !mongo.IsTimeout(err)
+}
+
+// poolCleared is the driver's error of an operation whose connection it gave up before the operation began.
+type poolCleared interface {
+	error
+	Retryable() bool
+}
 
 // plain is an error in fewer words.
 type plain struct {
