@@ -29,6 +29,7 @@ type StateHarness struct {
 func StateStore(t *testing.T, h StateHarness) {
 	tests := map[string]func(*testing.T, *stateDB){
 		"MigrateTwice":              testMigrateTwice,
+		"G13_MigrateCalledOff":      testMigrateCalledOff,
 		"SettleRoundTrip":           testSettleRoundTrip,
 		"G3_FenceStaleEpoch":        testFenceStaleEpoch,
 		"G1_SettleIsAtomic":         testSettleIsAtomic,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -42,6 +43,26 @@ func testMigrateTwice(t *testing.T, db *stateDB) {
 		})
 	}
 	together.Wait()
+}
+
+// testMigrateCalledOff calls migrations off at any moment. The next one goes on, also over the same connections.
+func testMigrateCalledOff(t *testing.T, db *stateDB) {
+	store := db.open()
+	t.Cleanup(func() { _ = store.Close() })
+	for begun, pause := time.Now(), time.Duration(0); ; pause += time.Millisecond {
+		ctx, cancel := context.WithTimeout(t.Context(), pause)
+		err := store.Migrate(ctx)
+		cancel()
+		if err == nil {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("the migration that nobody disturbs does not end: %v", err)
+		}
+	}
+	if present, newest, err := store.StateVersion(t.Context()); err != nil || present != newest {
+		t.Errorf("after migrating: version %d of %d, %v", present, newest, err)
+	}
 }
 
 func testSettleRoundTrip(t *testing.T, db *stateDB) {

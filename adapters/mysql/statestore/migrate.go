@@ -62,7 +62,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectMySQL, s.db, files,
-		goose.WithTableName(stateVersionTable), goose.WithSessionLocker(migrationLocker{}),
+		goose.WithTableName(stateVersionTable), goose.WithSessionLocker(state.MigrationLock{SessionLocker: migrationLocker{}}),
 		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
 	if err != nil {
 		return err

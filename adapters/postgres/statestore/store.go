@@ -196,7 +196,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { _ = db.Close() }() // a view of the pool; the pool stays
 	provider, err := goose.NewProvider(goose.DialectCustom, db, files,
-		goose.WithStore(versions), goose.WithSessionLocker(locker),
+		goose.WithStore(versions), goose.WithSessionLocker(state.MigrationLock{SessionLocker: locker}),
 		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
 	if err != nil {
 		return err
