@@ -210,6 +210,7 @@ func (c Config) transport(dialer *net.Dialer) *http.Transport {
 		TLSHandshakeTimeout:    c.ConnectTimeout,
 		TLSClientConfig:        c.TLS.Clone(),
 		ForceAttemptHTTP2:      true,
+		HTTP2:                  httpx.HTTP2(c.Timeout),
 		MaxIdleConnsPerHost:    c.MaxRequests,
 		IdleConnTimeout:        90 * time.Second,
 		DisableCompression:     true, // answers are short and read as they are

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"crypto/tls"
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters/internal/httpx/httpxtest"
@@ -17,4 +18,17 @@ func TestAnAttemptIsReplayedOnceAtMost(t *testing.T) {
 			return one(t, d, msg)
 		}
 	})
+}
+
+func TestG6_AConnectionThatSaysNothingMoreEnds(t *testing.T) {
+	t.Parallel()
+	for _, f := range []format.Format{format.CloudEvents, format.Watermill} {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			httpxtest.ConnectionsEnd(t, func(t *testing.T, url string, trust *tls.Config) func(id string) error {
+				d := destination(t, Config{URL: url, TLS: trust, Timeout: httpxtest.Timeout, Format: f})
+				return func(id string) error { return one(t, d, newMessage(id, "g")) }
+			})
+		})
+	}
 }

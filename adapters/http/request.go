@@ -43,6 +43,7 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) ([
 		}
 		return nil, err
 	}
+	httpx.Bounded(resp)
 	most := maxAnswer
 	if d.cfg.Items {
 		most = maxResults

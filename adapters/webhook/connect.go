@@ -28,6 +28,7 @@ func (c Config) transport(dialer *net.Dialer) *http.Transport {
 		TLSHandshakeTimeout:    c.ConnectTimeout,
 		TLSClientConfig:        c.TLS.Clone(),
 		ForceAttemptHTTP2:      true,
+		HTTP2:                  httpx.HTTP2(c.Timeout),
 		MaxIdleConnsPerHost:    math.MaxInt32,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,

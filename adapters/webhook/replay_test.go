@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"crypto/tls"
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters/internal/httpx/httpxtest"
@@ -15,5 +16,13 @@ func TestAnAttemptIsReplayedOnceAtMost(t *testing.T) {
 			msg.Payload = []byte(payload)
 			return one(t, d, msg)
 		}
+	})
+}
+
+func TestG6_AConnectionThatSaysNothingMoreEnds(t *testing.T) {
+	t.Parallel()
+	httpxtest.ConnectionsEnd(t, func(t *testing.T, url string, trust *tls.Config) func(id string) error {
+		d := destination(t, Config{URL: url, TLS: trust, Timeout: httpxtest.Timeout})
+		return func(id string) error { return one(t, d, newMessage(id, "g")) }
 	})
 }

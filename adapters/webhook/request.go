@@ -83,6 +83,7 @@ func (d *Destination) post(ctx context.Context, address string, to *url.URL, h h
 	if err != nil {
 		return d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err, payload)
 	}
+	httpx.Bounded(resp)
 	defer func() { _ = resp.Body.Close() }()
 	if d.outcome.Statuses.Success(resp.StatusCode) {
 		drain(resp)
