@@ -1,5 +1,5 @@
 // Package nats delivers messages to NATS JetStream: a wave is one atomic batch of at most 1,000 messages, stored whole or not at all,
-// and Nats-Msg-Id is the event id.
+// and Nats-Msg-Id has the lane, the subject and the event id.
 //
 // # Waves
 //

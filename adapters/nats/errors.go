@@ -46,9 +46,9 @@ func (w *wave) undelivered(msg *natsgo.Msg, err error) error {
 		return outbox.Unavailable(fmt.Errorf("nats: messages for subject %q were not acknowledged within %v%s", subject, d.cfg.Timeout, d.link.denial(subject)), 0)
 	case msg != nil && (errors.Is(err, natsgo.ErrMaxPayload) || answered && api.ErrorCode == codeTooLarge):
 		return outbox.Permanent(fmt.Errorf("nats: message %s of %d bytes is too large: raise the servers' max_payload and the stream's max_msg_size, or send less: %w",
-			msg.Header.Get(jetstream.MsgIDHeader), msg.Size(), err))
+			eventID(subject, msg.Header.Get(jetstream.MsgIDHeader)), msg.Size(), err))
 	case msg != nil && answered && api.Code < 500 && !slices.Contains([]jetstream.ErrorCode{codeAccountFull, codeSealed, codeInProcess}, api.ErrorCode):
-		return outbox.Transient(fmt.Errorf("nats: the stream of subject %q refuses message %s: %w", subject, msg.Header.Get(jetstream.MsgIDHeader), err), 0)
+		return outbox.Transient(fmt.Errorf("nats: the stream of subject %q refuses message %s: %w", subject, eventID(subject, msg.Header.Get(jetstream.MsgIDHeader)), err), 0)
 	}
 	d.streams.forget(subject)
 	return d.unavailable(subject, err)

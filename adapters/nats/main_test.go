@@ -123,7 +123,7 @@ func ids(tb testing.TB, js jetstream.JetStream, subject, group string) (ids []st
 	tb.Helper()
 	for _, msg := range stored(tb, js, subject) {
 		if group == "*" || msg.Header.Get(outbox.MetaGroup) == group {
-			ids = append(ids, msg.Header.Get(jetstream.MsgIDHeader))
+			ids = append(ids, eventID(subject, msg.Header.Get(jetstream.MsgIDHeader)))
 		}
 	}
 	return ids

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"fmt"
 	"net/textproto"
 	"strings"
@@ -42,8 +43,25 @@ func (d *Destination) encode(subject string, msg *message.Message, scratch []for
 	if err := checkHeader(format.Header{Key: "id", Value: msg.UUID}); err != nil {
 		return nil, list, outbox.Permanent(fmt.Errorf("nats: message %s: %w", msg.UUID, err))
 	}
-	out.Header[jetstream.MsgIDHeader] = []string{msg.UUID}
+	out.Header[jetstream.MsgIDHeader] = []string{storedID(subject, msg)}
 	return out, list, nil
+}
+
+// anyProducer stands for the lane of messages that came over none.
+const anyProducer = "outrider"
+
+// storedID is what a stream recognises a message by. A stream has one set of ids for all its subjects and publishers: without lane and subject
+// the message of a second route, or of a table with the same serial keys, would count as stored.
+func storedID(subject string, msg *message.Message) string {
+	return cmp.Or(msg.Metadata[outbox.MetaLane], anyProducer) + " " + subject + " " + msg.UUID
+}
+
+// eventID is the event id in a stored one, which another publisher may have chosen.
+func eventID(subject, stored string) string {
+	if _, id, ours := strings.Cut(stored, " "+subject+" "); ours {
+		return id
+	}
+	return stored
 }
 
 // forbidden are the characters that the client refuses in names of headers.

@@ -171,7 +171,7 @@ func (g *gate) Unmarshal(msg jetstream.Msg) (*message.Message, error) {
 		}
 	}
 	if out.UUID == "" {
-		out.UUID = msg.Headers().Get(jetstream.MsgIDHeader)
+		out.UUID = eventID(msg.Subject(), msg.Headers().Get(jetstream.MsgIDHeader))
 	}
 	if at, err := msg.Metadata(); out.UUID == "" && err == nil {
 		out.UUID = fmt.Sprintf("%s-%d", at.Stream, at.Sequence.Stream)

@@ -88,7 +88,7 @@ func TestCloudEvents(t *testing.T) {
 	}
 	h := stored(t, js, name+".a")[0].Header
 	for key, want := range map[string]string{"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "bestellung%20bezahlt%20%C3%BC",
-		"ce-datacontenttype": "application/json", "content-type": "application/json", "Nats-Msg-Id": "1"} {
+		"ce-datacontenttype": "application/json", "content-type": "application/json", "Nats-Msg-Id": "test/00 " + name + ".a 1"} {
 		if got := h.Get(key); got != want {
 			t.Errorf("header %s is %q, want %q", key, got, want)
 		}
