@@ -2,6 +2,7 @@ package httpxtest
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -49,8 +50,8 @@ func ConnectionsEnd(t *testing.T, destination func(t *testing.T, url string, tru
 		s.StartTLS()
 		t.Cleanup(s.Close)
 		balancer := forgetful(t, s.Listener.Addr().String())
-		trust := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-		trust.NextProtos = nil
+		trust := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		trust.RootCAs.AddCert(s.Certificate())
 		send := destination(t, "https://"+balancer.Addr().String(), trust)
 		if err := send("a"); err != nil {
 			t.Fatal(err)
@@ -96,7 +97,7 @@ func forgetful(t *testing.T, server string) *balancer {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial("tcp", server)
+			to, err := new(net.Dialer).DialContext(t.Context(), "tcp", server)
 			if err != nil {
 				_ = from.Close()
 				continue
