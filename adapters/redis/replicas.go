@@ -66,7 +66,7 @@ func (d *Destination) unique(ctx context.Context, l *link, node *redis.Client) b
 // foundUnique takes IDMP back if the server did not understand it: then it stored no message.
 func (d *Destination) foundUnique(errs []error) {
 	for _, err := range errs {
-		if outbox.KindOf(err) != outbox.KindTransient {
+		if err == nil || outbox.KindOf(err) != outbox.KindTransient {
 			return
 		}
 	}

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -181,6 +184,21 @@ func TestNamesOfStreams(t *testing.T) {
 		msg.Metadata["outrider_type"] = typ
 		if _, err := d.Address(msg); (err == nil) != ok {
 			t.Errorf("%q: %v", typ, err)
+		}
+	}
+}
+
+// A server that has stored some messages of a wave understands ids of producers: only the others failed.
+func TestAWaveThatIsStoredInPartKeepsItsIDs(t *testing.T) {
+	t.Parallel()
+	refused := outbox.Transient(errors.New("ERR refused"), 0)
+	for _, tt := range []struct {
+		errs []error
+		want bool // ids are no longer sent
+	}{{nil, false}, {[]error{nil, refused, nil}, false}, {[]error{outbox.Permanent(errors.New("no"))}, false}, {[]error{refused, refused}, true}} {
+		d := &Destination{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
+		if d.foundUnique(tt.errs); d.noRepeat.Load() != tt.want {
+			t.Errorf("%v: without ids %v, want %v", tt.errs, d.noRepeat.Load(), tt.want)
 		}
 	}
 }
