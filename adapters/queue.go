@@ -169,6 +169,21 @@ type Coverage struct {
 
 	// Unwanted is how many rows are passed over because no route wants them.
 	Unwanted int
+
+	// Tables are the same of each table, where there are several.
+	Tables []Coverage
+}
+
+// NextFor is when a claim would read on that is to see everything that was committed before a time: as soon as one of the tables that have
+// been read less is read. It is for times after Since.
+func (c Coverage) NextFor(whole time.Time) time.Time {
+	next := c.Next
+	for _, t := range c.Tables {
+		if t.Since.Before(whole) && t.Next.Before(next) {
+			next = t.Next
+		}
+	}
+	return next
 }
 
 // Processing counts rows marked as being processed. After a crash rows stay so

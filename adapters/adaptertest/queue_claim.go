@@ -21,6 +21,7 @@ var queueClaimTests = map[string]func(*testing.T, *queueSuite){
 	"G3_ClaimedOnce":              testQueueClaimedOnce,
 	"G6_LongGroupStarvesNobody":   testQueueLongGroup,
 	"G6_LongTableStarvesNobody":   testQueueLongTable,
+	"G6_LongDefaultGroup":         testQueueLongDefaultGroup,
 	"RowsWithoutGroup":            testQueueWithoutGroup,
 	"G1_LateCommitsAreFound":      testQueueLateCommit,
 	"G1_RowsRolledBackAreNothing": testQueueRollback,
@@ -236,6 +237,23 @@ func testQueueWithoutGroup(t *testing.T, s *queueSuite) {
 		return
 	}
 	s.want(t, append(claimed, s.claimAll(t, s.Queue, adapters.ClaimRequest{})...), rows...)
+}
+
+// testQueueLongDefaultGroup has a backlog in the group of rows without one, by its name: the others are claimed beside it.
+func testQueueLongDefaultGroup(t *testing.T, s *queueSuite) {
+	if s.DefaultGroup == "" {
+		t.Skip("rows without a group have none")
+	}
+	rows := []QueueRow{s.row("A"), s.row("zz")}
+	for range 1000 {
+		rows = append(rows, s.row(s.DefaultGroup))
+	}
+	s.Insert(t, rows...)
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{PerGroup: 1})
+	for range 3 {
+		claimed = append(claimed, s.claim(t, s.Queue, adapters.ClaimRequest{PerGroup: 1, Except: []string{s.gate(&rows[2])}})...)
+	}
+	s.want(t, claimed, rows[:3]...)
 }
 
 func testQueueLateCommit(t *testing.T, s *queueSuite) {

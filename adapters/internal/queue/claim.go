@@ -76,6 +76,9 @@ func Looked(tables ...adapters.Coverage) (all adapters.Coverage) {
 		all.Due = Sooner(all.Due, t.Due)
 		all.Unwanted += t.Unwanted
 	}
+	if len(tables) > 1 {
+		all.Tables = tables
+	}
 	return all
 }
 

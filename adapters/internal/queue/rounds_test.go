@@ -201,3 +201,35 @@ func TestG13_WhatIsForgottenIsReadAgain(t *testing.T) {
 		t.Errorf("claimed %v", keys)
 	}
 }
+
+// Of two tables one rests after a long round, and a row that it has seen in the way has become due; the other one is in the middle of its index.
+// The next claim reads on there, and not when the rest of the first one is over. Once both have been read, none is due before that.
+func TestATableThatRestsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	resting, long := &memory{name: "a", pause: 40 * time.Millisecond, size: 10}, &memory{name: "b", size: 10}
+	for i := range 60 {
+		r := resting.insert(fmt.Sprintf("g%03d", i), i)
+		if r.payload = "x"; i == 0 {
+			r.due = time.Now().Add(400 * time.Millisecond)
+		}
+	}
+	for i := range 2000 {
+		long.insert(fmt.Sprintf("h%04d", i), i)
+	}
+	e := newMemory(t, marking(), func(b *Backend[*memory]) { b.ClaimRows, b.PageRows = 100, 10 }, resting, long)
+	r := unmatched() // no route wants the rows of either
+	claimKeys(t, e, r)
+	time.Sleep(time.Until(resting.rows[0].due) + 10*time.Millisecond)
+	for range 3 {
+		claimKeys(t, e, r)
+		if next := time.Until(e.Coverage().NextFor(time.Now())); next > 0 {
+			t.Errorf("the other table is read on after %v", next)
+		}
+	}
+	for e.tables[1].coverage.Since.IsZero() {
+		claimKeys(t, e, r)
+	}
+	if next, want := e.Coverage().NextFor(e.tables[1].coverage.Since), e.tables[0].coverage.Next; !next.Equal(want) {
+		t.Errorf("once it has been read, the next claim is due at %v, want %v, after the rest", next, want)
+	}
+}

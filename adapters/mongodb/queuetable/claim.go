@@ -78,7 +78,11 @@ func (t *table) next(from queue.Position, docs []document) queue.Position {
 	switch {
 	case len(docs) == pageDocuments:
 		last := &docs[len(docs)-1]
-		return queue.Position{ID: t.id(last.name), In: true, Created: last.created, Key: last.id}
+		id := t.id(last.name)
+		if !from.In && !first(from) && strings.HasPrefix(id, inDefault) { // by its name: the first section has the rest of it
+			return queue.Position{ID: inGroup + t.q.layout.DefaultGroup}
+		}
+		return queue.Position{ID: id, In: true, Created: last.created, Key: last.id}
 	case first(from):
 		return queue.Position{ID: inDefault + t.q.layout.DefaultGroup}
 	case from.In:

@@ -29,7 +29,7 @@ func (c *Claimer) continueSoon(pause time.Duration, readmitted time.Time) (short
 	if !l.Since.Before(c.whole) {
 		return pause, false
 	}
-	next := max(time.Until(l.Next), continuePause)
+	next := max(time.Until(l.NextFor(c.whole)), continuePause)
 	return min(pause, next), next < pause
 }
 
