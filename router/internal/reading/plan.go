@@ -15,29 +15,32 @@ type plan struct {
 	globals   []*globalRead
 	globalsAt map[[adapters.Slots]adapters.Cursor]*globalRead // by the cursors of their slots
 	again     bool                                            // something was left behind: poll again at once
+	unread    bool                                            // what a slot has now was left to the next poll, which comes at once
 
-	paced []paced   // that are read now and have a pace of their own
-	due   time.Time // when the first route is due that is not read now; zero: all are read
+	wanted []*read   // of lanes that have room, also those that are left out
+	paced  []paced   // that are read now and have a pace of their own
+	due    time.Time // when the first route is due that is not read now; zero: all are read
 }
 
-// report takes what the routes with a pace of their own have found.
+// report takes what the routes with a pace of their own have found. One that was not read up to now stays due.
 func (p *plan) report(now time.Time) {
 	if len(p.paced) == 0 {
 		return
 	}
-	found := map[*lane.Route]bool{}
+	found, unread := map[*lane.Route]bool{}, map[*lane.Route]bool{}
 	for _, g := range p.globals {
 		for _, m := range g.members {
-			found[m.session.Route] = g.kept > 0
+			found[m.session.Route], unread[m.session.Route] = g.kept > 0, g.until != nil
 		}
 	}
-	for _, rd := range p.reads {
+	for _, rd := range p.wanted {
 		for _, m := range rd.members {
-			found[m.session.Route] = found[m.session.Route] || rd.rows > 0
+			rt := m.session.Route
+			found[rt], unread[rt] = found[rt] || rd.rows > 0, unread[rt] || !rd.sawNothing()
 		}
 	}
 	for _, rt := range p.paced {
-		if some, read := found[rt.Route]; read {
+		if some, read := found[rt.Route]; some || read && !unread[rt.Route] {
 			rt.pace.Polled(some, now)
 		}
 	}
@@ -63,9 +66,11 @@ type read struct {
 	slot      int
 	from      adapters.Cursor
 	until     *adapters.Cursor
+	tail      *read // whose begin is until
 	limit     int
 	alignedTo int64 // aligned read limit; 0: none
 	rows      int   // that came
+	ended     bool  // it came to its end
 	global    *globalRead
 
 	members  []*member
@@ -75,6 +80,11 @@ type read struct {
 	room     int     // of the roomiest member
 	density  float64 // see [lane.Stream]
 	overhead int64   // of a row, for the costliest of its routes
+}
+
+// sawNothing reports whether there is no row behind the read's begin. One that ends at the tail does not know that by itself.
+func (rd *read) sawNothing() bool {
+	return rd.ended && rd.rows == 0 && (rd.tail == nil || rd.tail.sawNothing())
 }
 
 // standing is a cursor that streams of one slot share.
@@ -180,15 +190,18 @@ func (p *plan) addSlot(reads []*read, most int) int {
 	tail := slices.MaxFunc(reads, func(a, b *read) int {
 		return cmp.Or(cmp.Compare(a.from.Position, b.from.Position), cmp.Compare(a.order, b.order))
 	})
-	behind, joining := 0, false
+	behind, bounded, joining := 0, false, false
 	for _, rd := range reads {
+		if rd.room > 0 {
+			p.wanted = append(p.wanted, rd)
+		}
 		if rd == tail || rd.room == 0 || behind == most {
 			continue
 		}
 		// A bound is for streams that have seen no more than the tail (which is known after their first read), and that are not in a
 		// window, which bounds itself.
 		if rd.from.Window == "" && tail.from.Window == "" && rd.order > 0 && rd.order <= tail.order {
-			rd.until, rd.order = &tail.from, tail.order
+			rd.until, rd.tail, rd.order, bounded = &tail.from, tail, tail.order, true
 			joining = joining || rd.closing
 		}
 		p.add(rd)
@@ -197,6 +210,8 @@ func (p *plan) addSlot(reads []*read, most int) int {
 	// The tail waits for one poll so that streams that have nearly caught up can join it.
 	if tail.room > 0 && !joining {
 		p.add(tail)
+	} else {
+		p.unread = p.unread || bounded
 	}
 	return behind
 }
@@ -221,7 +236,7 @@ func (p *plan) few(n, turn int) {
 		rd.limit = 1
 		kept = append(kept, rd)
 	}
-	p.reads, p.globals = kept, nil
+	p.reads, p.globals, p.unread = kept, nil, false
 }
 
 // free is the memory that the route with the least could take.

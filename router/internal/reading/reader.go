@@ -110,6 +110,8 @@ func (r *Reader) Run(ctx context.Context) {
 				continue
 			}
 			pause, committed = min(r.poll.Min, Linger), nil
+		case plan.unread: // a wake-up is not used up yet
+			continue
 		default:
 			if pause = r.Backoff.Pause(ctx); pause == 0 {
 				continue
@@ -259,10 +261,11 @@ func (f *fan) done(rd *read, res adapters.ReadResult) {
 		return
 	}
 	density := rd.densityAfter(res)
+	rd.ended = res.Drained && rd.alignedTo == 0
 	for _, m := range rd.members {
 		m.stream.Density = density
 		if !m.detached {
-			m.stream.MoveTo(res.Next, rd.order, res.Drained, rd.until == nil && rd.alignedTo == 0 && res.Drained)
+			m.stream.MoveTo(res.Next, rd.order, res.Drained, rd.until == nil && rd.ended)
 			m.stream.Closing = rd.until != nil && res.Drained
 		}
 	}
