@@ -141,6 +141,10 @@ func (p *plan) addGlobals(turn int) {
 		}
 		p.globals = kept
 	}
+	p.addGlobalReads()
+}
+
+func (p *plan) addGlobalReads() {
 	for _, g := range p.globals {
 		for _, rd := range &g.reads {
 			if rd != nil {

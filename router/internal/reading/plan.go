@@ -224,19 +224,27 @@ func (p *plan) add(rd *read) {
 	p.reads = append(p.reads, rd)
 }
 
-// few reduces the plan to n reads of one row, other ones each time. A route with order global reads all of its slots or none.
+// few reduces the plan to n reads of one row, other ones each time. A route with order global reads all of its slots or none, so that counts
+// as one read, and at most one of them is kept: a row of each slot may be more than there is memory for.
 func (p *plan) few(n, turn int) {
-	if len(p.globals) > 0 {
-		n = 0
+	reads, globals := p.reads, p.globals
+	p.reads, p.globals, p.unread = nil, nil, false
+	ordinary := len(reads)
+	if i := slices.IndexFunc(reads, func(rd *read) bool { return rd.global != nil }); i >= 0 {
+		ordinary = i
 	}
-	n = max(n, 0)
-	kept := make([]*read, 0, n)
-	for i := range n {
-		rd := p.reads[(turn+i)%len(p.reads)]
+	for i := range min(n, ordinary+len(globals)) {
+		switch at := (turn + i) % (ordinary + len(globals)); {
+		case at < ordinary:
+			p.reads = append(p.reads, reads[at])
+		case len(p.globals) == 0:
+			p.globals = globals[at-ordinary : at-ordinary+1]
+		}
+	}
+	p.addGlobalReads()
+	for _, rd := range p.reads {
 		rd.limit = 1
-		kept = append(kept, rd)
 	}
-	p.reads, p.globals, p.unread = kept, nil, false
 }
 
 // free is the memory that the route with the least could take.
