@@ -144,6 +144,7 @@ func (p *plan) addGlobals(turn int) {
 	p.addGlobalReads()
 }
 
+// addGlobalReads adds the reads of what is to be read in global order.
 func (p *plan) addGlobalReads() {
 	for _, g := range p.globals {
 		for _, rd := range &g.reads {
