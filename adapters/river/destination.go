@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/pgtx"
@@ -45,6 +46,8 @@ func New(cfg Config) (*Destination, error) {
 	client, err := river.NewClient(riverpgxv5.New(cfg.Pool), &river.Config{
 		Schema: cfg.Schema,
 		Logger: slog.New(slog.DiscardHandler), // what it logs when it inserts, it returns too
+
+		Middleware: []rivertype.Middleware{river.JobInsertMiddlewareFunc(refuseSame)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("river: %w", err)
@@ -132,6 +135,10 @@ func (d *Destination) insert(ctx context.Context, tx pgx.Tx, params []river.Inse
 		return 0, refusal(err)
 	}
 	inserted, err := d.client.InsertManyTx(ctx, tx, params)
+	if same, ok := errors.AsType[*sameJobsError](err); ok {
+		repeated, err = d.insert(ctx, tx, same.without(params))
+		return repeated + same.repeated(), err
+	}
 	for _, r := range inserted {
 		if r.UniqueSkippedAsDuplicate {
 			repeated++

@@ -2,9 +2,11 @@ package river_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -108,6 +110,59 @@ func TestDuplicatesOfARollbackAreNotCounted(t *testing.T) {
 	}
 	if n, jobs := d.Duplicates(), w.jobs(); n != 1 || len(jobs) != 2 {
 		t.Errorf("%d duplicates and jobs %v, want 1 duplicate and two jobs", n, jobs)
+	}
+}
+
+// TestUniqueJobsAreRepeatedWithinABatch has messages of one batch become the same job: the first does, the others count as duplicates,
+// as they do of a batch before. A message that cannot become a job does not take its duplicates along.
+func TestUniqueJobsAreRepeatedWithinABatch(t *testing.T) {
+	t.Parallel()
+	for name, unique := range map[string]river.Unique{
+		"args": {ByArgs: true}, "args and period": {ByArgs: true, ByPeriod: 1e5 * time.Hour}, "args and queue": {ByArgs: true, ByQueue: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d := w.destination(river.Config{Unique: unique}, "")
+			batch := func(jobs ...string) (msgs []*message.Message) {
+				for i, args := range jobs {
+					msg := order(args)
+					msg.UUID = fmt.Sprint(args, i)
+					msgs = append(msgs, msg)
+				}
+				return msgs
+			}
+			send := func(jobs ...string) []error { return d.Deliver(t.Context(), "", batch(jobs...)) }
+			want := func(errs []error, duplicates int64, jobs string) {
+				t.Helper()
+				if errs != nil {
+					t.Errorf("%v, want none refused", errs)
+				}
+				if n, got := d.Duplicates(), fmt.Sprint(w.jobs()); n != duplicates || got != jobs {
+					t.Errorf("%d duplicates and jobs %s, want %d and %s", n, got, duplicates, jobs)
+				}
+			}
+			want(send("a", "b", "a", "c", "a", "b"), 3, "[a0 b1 c3]")
+			want(send("d", "c", "d", "c"), 6, "[a0 b1 c3 d0]")
+			must(t, pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error { // as the transaction that settles: one statement is enough
+				committed, errs := d.DeliverTx(t.Context(), tx, "", batch("g", "a", "g"))
+				if errs == nil {
+					committed()
+				}
+				return errors.Join(errs...)
+			}))
+			want(nil, 8, "[a0 b1 c3 d0 g0]")
+			w.exec(`ALTER TABLE river_job ADD CHECK (metadata->'outrider'->>'event_id' <> 'f1')`)
+			errs := send("e", "f", "e", "f", "f")
+			if len(errs) != 5 || errs[1] == nil || outbox.KindOf(errs[1]) != outbox.KindPermanent {
+				t.Fatalf("%v, want that the second message is refused", errs)
+			}
+			errs[1] = nil
+			if err := errors.Join(errs...); err != nil {
+				t.Error(err)
+			}
+			want(nil, 10, "[a0 b1 c3 d0 g0 e0 f3]")
+		})
 	}
 }
 

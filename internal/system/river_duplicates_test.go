@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 // TestG3_DuplicatesOfADeliveryThatRollsBackAreNotCounted has the transactions that deliver and settle fail as they commit, after River
@@ -61,6 +63,49 @@ routes: {work: {from: app, to: jobs}}
 			}
 			if n := j.count(`SELECT count(*) FROM river_job`); n != 1 {
 				t.Errorf("%d jobs, want 1", n)
+			}
+		})
+	}
+}
+
+// TestG1_UniqueJobsOfOneBatch has most messages of a batch become the same few jobs, in the transaction that settles them. River gets each job
+// once, the others count as duplicates, and nothing fails on the way.
+func TestG1_UniqueJobsOfOneBatch(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		source, left string
+		publish      func(j *jobs)
+	}{
+		"cursor": {"", "SELECT 0", func(j *jobs) {
+			var events []event
+			for i := range 60 {
+				events = append(events, event{N: i % 3, Group: "g"})
+			}
+			j.publish(true, events...)
+		}},
+		"status": {", layout: yantra", "SELECT count(*) FROM outbox_messages WHERE status <> 'processed'", func(j *jobs) {
+			_, err := j.pool.Exec(j.t.Context(), `INSERT INTO outbox_messages SELECT gen_random_uuid(), 'g' || i % 5, 'A', 't',
+				json_build_object('n', i % 3), 'pending', clock_timestamp() FROM generate_series(0, 59) i`)
+			must(j.t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJobs(t, tt.source)
+			j.cfg.Destinations["jobs"].(*config.River).Unique.ByArgs = true
+			tt.publish(j)
+			stop := j.run()
+			defer stop()
+			eventually(t, "all are delivered", func() bool {
+				stats := j.relay.Stats()
+				return len(stats) == 1 && stats[0].Delivered == 60 && j.count(tt.left) == 0
+			})
+			stop()
+			if jobs, n := j.count(`SELECT count(*) FROM river_job`), j.relay.Stats()[0].Duplicates; jobs != 3 || n != 57 {
+				t.Errorf("%d jobs and %d duplicates, want 3 and 57", jobs, n)
+			}
+			if log := j.log.all(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
+				t.Errorf("something failed:\n%s", log)
 			}
 		})
 	}

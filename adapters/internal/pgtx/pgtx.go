@@ -83,7 +83,7 @@ func Classify(err error, fixes Fixes) error {
 		return outbox.Unavailable(fmt.Errorf("%w; %s", err, fixes.Rights), 0)
 	}
 	switch {
-	case strings.HasPrefix(refused.Code, "P0"):
+	case strings.HasPrefix(refused.Code, "P0"), refused.Code == "21000": // a subquery or an ON CONFLICT of a trigger that meets too many rows
 		return err
 	case strings.HasPrefix(refused.Code, "22"), strings.HasPrefix(refused.Code, "23"), strings.HasPrefix(refused.Code, "54"), refused.Code == "44000":
 		return outbox.Permanent(err)

@@ -51,3 +51,21 @@ func TestRowSecurityRefusesTheRow(t *testing.T) {
 		}
 	}
 }
+
+// A trigger that looks for one row and finds two fails on one message, not on the table.
+func TestATriggerThatMeetsTwoRowsRefusesTheRow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`CREATE TABLE tenant (id text); INSERT INTO tenant VALUES ('good'), ('bad'), ('bad');
+		CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM (SELECT id FROM public.tenant WHERE id = NEW.message_group); RETURN NEW; END $$;
+		CREATE TRIGGER look BEFORE INSERT ON outrider_outbox FOR EACH ROW EXECUTE FUNCTION look()`)
+	d := w.open(outboxtable.Config{Table: "outrider_outbox"})
+	batch := []*message.Message{
+		order("1", message.Metadata{outbox.MetaGroup: "good"}), order("2", message.Metadata{outbox.MetaGroup: "bad"}),
+		order("3", message.Metadata{outbox.MetaGroup: "good"}),
+	}
+	errs := d.Deliver(t.Context(), "", batch)
+	if len(errs) != 3 || errs[0] != nil || errs[1] == nil || outbox.KindOf(errs[1]) != outbox.KindTransient || errs[2] != nil {
+		t.Errorf("got %v, want an attempt of the second one to fail", errs)
+	}
+}
