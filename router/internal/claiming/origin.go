@@ -137,7 +137,7 @@ func (c *Claimer) GiveUp(ctx context.Context, lanes []adapters.LaneRef) error {
 	if err := c.ledger.await(ctx); err != nil {
 		return err
 	}
-	err := c.Settler.Flush(ctx, settling.Concluded)
+	err := c.Settler.Flush(ctx, settling.Concluded, nil)
 	if _, partly := errors.AsType[*adapters.LockedError](err); partly {
 		return c.ledger.lockedIn(lanes)
 	}

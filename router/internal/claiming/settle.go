@@ -84,7 +84,7 @@ func (c *Claimer) Maintain(ctx context.Context) {
 	defer tick.Stop()
 	var recovered time.Time
 	for {
-		_ = c.Settler.Flush(ctx, settling.Passed) // the settler has told
+		_ = c.Settler.Flush(ctx, settling.Passed, nil) // the settler has told
 		if _, works := c.sessions(); works && time.Since(recovered) >= c.claims.Recover {
 			recovered = time.Now()
 			c.recover(ctx)

@@ -46,7 +46,7 @@ func (s *Session) Reload(ctx context.Context) error {
 // writeAll returns, with the mutex held, when everything that was concluded is written, and the number of changes.
 func writeAll(ctx context.Context, s *Session) (changes uint64, err error) {
 	for {
-		if err := s.Route.settler.Flush(ctx, settling.Concluded); err != nil {
+		if err := s.Route.settler.Flush(ctx, settling.Concluded, s); err != nil {
 			return 0, err
 		}
 		s.mu.Lock()

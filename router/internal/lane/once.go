@@ -60,7 +60,7 @@ func (n *notes) makeRoom(ctx context.Context) error {
 		if ready {
 			return nil
 		}
-		if err := s.Route.settler.Flush(ctx, settling.Concluded); err != nil {
+		if err := s.Route.settler.Flush(ctx, settling.Concluded, s); err != nil {
 			return err
 		}
 		signal.Sleep(time.Millisecond, ctx.Done()) // chains of delivered messages have to return before they can be settled

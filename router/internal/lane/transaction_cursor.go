@@ -105,7 +105,7 @@ func (t cursorTransactor) endTurn(items []*Item, ok bool) {
 // writeParked makes the rows of the parking durable before they are read back, including those that a transaction writes now.
 func writeParked(s *Session) error {
 	for {
-		if err := s.Route.settler.Flush(s.ctx, settling.Concluded); err != nil {
+		if err := s.Route.settler.Flush(s.ctx, settling.Concluded, s); err != nil {
 			return err
 		}
 		s.mu.Lock()

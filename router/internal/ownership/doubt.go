@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -20,24 +21,25 @@ const (
 
 // screen is [settling.Settler].Screen. After a failover that lost rows, progress over those would be written into a state store that has just
 // been put back together with the table. So when a connection broke, cursors are looked at before they are written.
-func (m *Manager) screen(ctx context.Context, batches []settling.Batch) (good, gone []settling.Batch, err error) {
+func (m *Manager) screen(ctx context.Context, batches []settling.Batch) (good, gone []settling.Batch, waits settling.WaitError) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	silent := map[adapters.Source]error{}
 	for _, b := range batches {
 		switch valid, unknown := m.valid(ctx, b.(*lane.Session), silent); { //nolint:forcetypeassert // a manager's batches are sessions
 		case unknown != nil:
-			err = unknown
+			if waits == nil {
+				waits = settling.WaitError{}
+			}
+			waits[b] = unknown
 		case valid:
 			good = append(good, b)
 		default:
 			gone = append(gone, b)
 		}
 	}
-	if err == nil {
-		m.doubted = time.Time{}
-	}
-	return good, gone, err
+	maps.DeleteFunc(m.doubted, func(src adapters.Source, _ time.Time) bool { return silent[src] == nil })
+	return good, gone, waits
 }
 
 // valid reports whether a session's cursors are valid, or that it is not known.
@@ -61,10 +63,10 @@ func (m *Manager) valid(ctx context.Context, s *lane.Session, silent map[adapter
 	}
 	silent[r.Source] = err
 	lane.Doubt(s)
-	if m.doubted.IsZero() {
-		m.doubted = time.Now()
+	if m.doubted[r.Source].IsZero() {
+		m.doubted[r.Source] = time.Now()
 	}
-	if time.Since(m.doubted) > doubtFor {
+	if time.Since(m.doubted[r.Source]) > doubtFor {
 		return true, nil
 	}
 	return false, err

@@ -102,7 +102,7 @@ func (m *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 // each session waits by itself.
 func (m *Manager) conclude(rt *Route, s *lane.Session) bool {
 	return m.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
-		return m.Settler.Flush(ctx, settling.Concluded) // of a stopped session all is written
+		return m.Settler.Flush(ctx, settling.Concluded, s) // of a stopped session all is written
 	}) && m.retryUntilDone(rt, "give back what was taken for lanes that are given up", func(ctx context.Context) error { // a subscription when the acks are out
 		return rt.Feeder.GiveUp(ctx, s.Lane.Rows())
 	})

@@ -46,8 +46,8 @@ type Manager struct {
 
 	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
 
-	peers   peers     // only the goroutine that acquires uses it
-	doubted time.Time // since when sources do not say whether cursors are valid that are to be written; only the settler uses it
+	peers   peers                         // only the goroutine that acquires uses it
+	doubted map[adapters.Source]time.Time // since when they do not say whether cursors are valid that are to be written; only the settler uses it
 
 	mu        sync.Mutex
 	quiescing map[*lane.Lane]*lane.Session // that end: no longer in their lanes, perhaps, but what they concluded is still to be written
@@ -79,7 +79,8 @@ type Config struct {
 func New(cfg Config) *Manager {
 	m := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), renewNow: make(chan struct{}, 1), reassigned: make(chan struct{}, 1), calls: make(chan func()), ended: make(chan struct{}), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
+		epoch:   time.Now(), renewNow: make(chan struct{}, 1), reassigned: make(chan struct{}, 1), calls: make(chan func()), ended: make(chan struct{}), quit: make(chan struct{}),
+		doubted: map[adapters.Source]time.Time{}, quiescing: map[*lane.Lane]*lane.Session{}, failures: map[*Route]*routeFailure{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}, together: settling.CallTimeout{Usual: cfg.Lease}}}
 	m.Settler.Batches, m.Settler.Fenced = m.batches, func(b settling.Batch) { m.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	m.Settler.Screen = m.screen
 	return m

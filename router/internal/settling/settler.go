@@ -27,9 +27,9 @@ type Settler struct {
 	Target   string       // what is written to, for the log
 	Settled  func(Settle) // is called after each write; nil: writes are not timed
 
-	// Screen returns the batches that may be written. Others wait, which is the error, or are gone, because their cursors mean nothing in the
-	// source any more. nil: all may be.
-	Screen func(context.Context, []Batch) (good, gone []Batch, err error)
+	// Screen returns the batches that may be written. Others wait, or are gone, because their cursors mean nothing in the source any more.
+	// nil: all may be.
+	Screen func(context.Context, []Batch) (good, gone []Batch, waits WaitError)
 	Write  func(context.Context, Extent) error // default: the lanes' progress, to the store
 
 	dirty  atomic.Bool
@@ -37,10 +37,26 @@ type Settler struct {
 	urgent chan struct{} // lanes run out of window
 
 	mu      sync.Mutex
-	waiting []chan error // flushes
-	extent  Extent       // of the flush
+	waiting []flush
+	extent  Extent // of the flush
 	now     chan struct{}
 	Outage  logging.Outage
+}
+
+// flush waits for a settle.
+type flush struct {
+	of   Batch // nil: all
+	done chan error
+}
+
+// WaitError says which batches could not be written yet, and why, by a settle that has written the others.
+type WaitError map[Batch]error
+
+func (e WaitError) Error() string {
+	for _, err := range e {
+		return err.Error()
+	}
+	return "nothing waits"
 }
 
 // Batch is a period of owning a lane, whose progress a settler writes.
@@ -91,11 +107,11 @@ func (s *Settler) Note(urgent bool) {
 	}
 }
 
-// Flush settles what has been concluded so far and returns when it is durable.
-func (s *Settler) Flush(ctx context.Context, e Extent) error {
+// Flush settles what has been concluded so far and returns when that of a batch is durable, or with nil that of all.
+func (s *Settler) Flush(ctx context.Context, e Extent, of Batch) error {
 	done := make(chan error, 1)
 	s.mu.Lock()
-	s.waiting = append(s.waiting, done)
+	s.waiting = append(s.waiting, flush{of, done})
 	s.extent = max(s.extent, e)
 	s.mu.Unlock()
 	signal.Send(s.now)
@@ -115,7 +131,7 @@ const finishPause = 100 * time.Millisecond
 func (s *Settler) Finish(drain context.Context, limit time.Duration) error {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		err := s.Flush(ctx, Everything)
+		err := s.Flush(ctx, Everything, nil)
 		cancel()
 		if err == nil || drain.Err() != nil {
 			return err
@@ -184,8 +200,13 @@ func (s *Settler) settle(ctx context.Context, e Extent) error {
 	s.mu.Unlock()
 	s.dirty.Store(false)
 	err := s.bound.Call(ctx, func(ctx context.Context) error { return s.Write(ctx, e) })
+	waits, others := errors.AsType[WaitError](err)
 	for _, w := range waiting {
-		w <- err
+		if others && w.of != nil {
+			w.done <- waits[w.of]
+		} else {
+			w.done <- err
+		}
 	}
 	return err
 }
@@ -195,7 +216,7 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	var all []adapters.Settlement
 	writers := map[adapters.LaneRef]Batch{}
 	batches := s.Batches()
-	var waits error
+	var waits WaitError
 	if s.Screen != nil {
 		var gone []Batch
 		batches, gone, waits = s.Screen(ctx, batches)
@@ -225,7 +246,10 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	for _, x := range writers {
 		x.Settled(err == nil)
 	}
-	return errors.Join(err, waits)
+	if err == nil && len(waits) > 0 {
+		return waits
+	}
+	return err
 }
 
 // Settle is a write of progress that has ended.
