@@ -129,7 +129,9 @@ func (b *bisection) split(part []suspect) {
 	case 1:
 		b.found = true
 		i := part[0].index
-		b.w.fail(i, rejection(b.w.topic, b.w.names[i].id, part[0].err))
+		err := b.w.rejection(i, part[0].err)
+		b.stop = b.stop || outbox.KindOf(err) == outbox.KindUnavailable
+		b.w.fail(i, err)
 		b.w.held.Hold(b.w.group(i))
 	default:
 		b.tooLarge = b.tooLarge || isTooLarge(part[0].err)
@@ -158,7 +160,7 @@ func (b *bisection) sort(sent []int) []suspect {
 	var last, cause error
 	for _, f := range b.w.failed {
 		i := index[f.rec]
-		if isRejection(f.err) {
+		if b.w.isRejection(f.err) {
 			part := suspect{i, f.rec.Partition, f.err}
 			if b.c.transactional != "" { // all partitions failed together
 				part.partition = 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,6 +37,24 @@ func rejection(topic, id string, err error) error {
 		return outbox.Permanent(fmt.Errorf("topic %q refuses message %s (a compacted topic needs a message group): %w", topic, id, err))
 	}
 	return outbox.Transient(fmt.Errorf("topic %q failed on message %s: %w", topic, id, err), 0)
+}
+
+// isRejection is [isRejection] in a wave: with times that come from messages it may be one of them that the broker refuses.
+func (w *wave) isRejection(err error) bool {
+	return isRejection(err) || w.dated && errors.Is(err, kerr.InvalidTimestamp)
+}
+
+// rejection is [rejection] of one record of a wave. A time that is no message's own is the clock's, which all records share.
+func (w *wave) rejection(i int, err error) error {
+	at := w.recs[i].Timestamp
+	switch {
+	case !errors.Is(err, kerr.InvalidTimestamp):
+		return rejection(w.topic, w.names[i].id, err)
+	case at.Equal(w.made):
+		return unavailable(w.topic, err)
+	}
+	return outbox.Permanent(fmt.Errorf("topic %q refuses message %s because of its occurred_at, %s: raise message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic: %w",
+		w.topic, w.names[i].id, at.UTC().Format(time.RFC3339), err))
 }
 
 // cause is the error of a record that was not rejected and not delivered.

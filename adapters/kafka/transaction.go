@@ -75,7 +75,7 @@ func (w *wave) reason() error {
 		if isFenced(f.err) {
 			return f.err
 		}
-		if isRejection(f.err) && !isRejection(why) {
+		if w.isRejection(f.err) && !w.isRejection(why) {
 			why = f.err
 		}
 	}
@@ -90,7 +90,7 @@ func (b *bisection) giveUp(indices []int, err error) {
 		b.c.spent = true
 		b.c.Close()
 	}
-	if isRejection(err) { // of the transaction as a whole: there is no culprit to look for
+	if b.w.isRejection(err) { // of the transaction as a whole: there is no culprit to look for
 		err = errors.New(err.Error())
 	}
 	b.w.allFailed(indices, err)

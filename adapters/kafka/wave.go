@@ -25,6 +25,7 @@ type wave struct {
 	topic string
 	names []name         // by index in the batch
 	made  time.Time      // timestamp of the records: franz-go would ask for the time for each
+	dated bool           // a record has that of its message instead
 	errs  []error        // nil while nothing failed
 	notes adapters.Notes // that transactions keep; nil: none
 	held  broker.Groups
@@ -62,7 +63,7 @@ func newWave(d *Destination) *wave {
 
 // reset forgets the batch, so that a waiting wave holds no payloads.
 func (w *wave) reset() {
-	w.topic, w.errs, w.notes = "", nil, nil
+	w.topic, w.errs, w.notes, w.dated = "", nil, nil, false
 	w.held.Reset()
 	clear(w.names)
 	w.names = w.names[:0]
@@ -74,7 +75,7 @@ func (w *wave) reset() {
 
 // encode makes the records and refuses the messages that cannot become one.
 func (w *wave) encode(topic string, batch []*message.Message) {
-	w.topic, w.made = topic, time.Now()
+	w.topic, w.made = topic, time.Now().Truncate(time.Millisecond) // as franz-go truncates it
 	if cap(w.recs) < len(batch) {
 		w.recs = make([]kgo.Record, len(batch))
 	}
@@ -113,7 +114,7 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 		Timestamp: w.made,
 	}
 	if w.d.cfg.Format == format.Debezium {
-		asDebezium(r, msg)
+		w.dated = asDebezium(r, msg) || w.dated
 	}
 	if size := batchSize(r); size > w.d.cfg.MaxMessageBytes {
 		return outbox.Permanent(&tooLarge{msg.UUID, w.topic, size, w.d.cfg.MaxMessageBytes})
@@ -122,8 +123,8 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 }
 
 // asDebezium completes a record of format debezium: without a payload it has no value, an empty header is not null, and its time is that
-// of the event.
-func asDebezium(r *kgo.Record, msg *message.Message) {
+// of the event, if the message has one: dated.
+func asDebezium(r *kgo.Record, msg *message.Message) (dated bool) {
 	if msg.Payload == nil {
 		r.Value = nil
 	}
@@ -133,9 +134,10 @@ func asDebezium(r *kgo.Record, msg *message.Message) {
 		}
 	}
 	at, err := time.Parse(time.RFC3339Nano, msg.Metadata[outbox.MetaOccurredAt])
-	if err == nil && at.After(time.UnixMilli(0)) { // brokers refuse an earlier one
+	if dated = err == nil && at.After(time.UnixMilli(0)); dated { // brokers refuse an earlier one
 		r.Timestamp = at
 	}
+	return dated
 }
 
 // bytesOf returns the bytes of a string without copying them; no code writes to
