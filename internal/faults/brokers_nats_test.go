@@ -42,7 +42,7 @@ func natsBroker(t *testing.T) broker {
 				if err != nil {
 					return err
 				}
-				take(msg.Header.Get(nats.MsgIdHdr), msg.Header.Get(outbox.MetaGroup))
+				take(msg.Header.Get("_watermill_message_uuid"), msg.Header.Get(outbox.MetaGroup))
 			}
 		})}
 }
