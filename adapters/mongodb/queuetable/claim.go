@@ -73,10 +73,15 @@ func (t *table) Page(ctx context.Context, from queue.Position) (page queue.Page,
 // first reports whether a page is the first one of the index. It is also the next one after a document whose group is no text.
 func first(from queue.Position) bool { return from.ID == "" || from.ID == queue.Alone }
 
-// next is the position behind a page; the zero value is the end.
+// next is the position behind a page; the zero value is the end. An array is found among the texts in it and has no place of its own: the page ends
+// with the last text, and what comes after that is read again.
 func (t *table) next(from queue.Position, docs []document) queue.Position {
+	full := len(docs) == pageDocuments
+	for len(docs) > 0 && t.id(docs[len(docs)-1].name) == queue.Alone {
+		docs = docs[:len(docs)-1]
+	}
 	switch {
-	case len(docs) == pageDocuments:
+	case full && len(docs) > 0:
 		last := &docs[len(docs)-1]
 		id := t.id(last.name)
 		if !from.In && !first(from) && strings.HasPrefix(id, inDefault) { // by its name: the first section has the rest of it

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -313,6 +314,36 @@ func TestG1_DocumentsWithWrongFieldsAreDead(t *testing.T) {
 	}
 	if want := map[string]bool{"number": true, "text": true, "document": true, "fine": false}; !maps.Equal(broken, want) {
 		t.Errorf("claimed %v, want %v", broken, want)
+	}
+}
+
+// TestG6_AnArrayAsAGroupStarvesNobody: an array is found among the texts in it. That no route wants one which is the last of a full page of the
+// default group, or of another one, keeps no other group from being read.
+func TestG6_AnArrayAsAGroupStarvesNobody(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"default", "aaa"} {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			e.tables = e.tables[:1]
+			docs := []any{e.document(bson.E{Key: "_id", Value: "z"}, bson.E{Key: "messageGroup", Value: "zzz"})}
+			for i := range pageDocuments + 100 {
+				var name any = group
+				if i == pageDocuments-1 {
+					name = bson.A{group}
+				}
+				docs = append(docs, e.document(bson.E{Key: "_id", Value: strconv.Itoa(i)}, bson.E{Key: "messageGroup", Value: name}, bson.E{Key: "createdAt", Value: bson.DateTime(int64(i))}))
+			}
+			_, err := e.db.Collection(e.tables[0].Name).InsertMany(t.Context(), docs)
+			must(t, err)
+			q := e.queue()
+			t.Cleanup(func() { must(t, q.Close()) })
+			claimed, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: lanes(), Limit: 20, Match: func(row *adapters.Row) bool { return row.ID == "z" }})
+			must(t, err)
+			if len(claimed) != 1 || q.Coverage().Since.IsZero() {
+				t.Errorf("%d of 1 claimed; the round has ended: %t", len(claimed), !q.Coverage().Since.IsZero())
+			}
+		})
 	}
 }
 

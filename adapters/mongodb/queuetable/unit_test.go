@@ -100,6 +100,9 @@ func TestPagesFollowEachOther(t *testing.T) {
 	c := offline(Table{Name: "c"})
 	full := make([]document, pageDocuments)
 	full[len(full)-1] = document{id: valueOf("k"), name: valueOf("z"), created: valueOf(int64(7))}
+	array := slices.Clone(full)
+	array[len(array)-2], array[len(array)-1].name = full[len(full)-1], bson.RawValue{Type: bson.TypeArray}
+	arrays := slices.Repeat(array[len(array)-1:], pageDocuments)
 	behindZ := queue.Position{ID: "=z", In: true, Created: valueOf(int64(7)), Key: valueOf("k")}
 	for name, tt := range map[string]struct {
 		from  queue.Position
@@ -110,6 +113,8 @@ func TestPagesFollowEachOther(t *testing.T) {
 		"the beginning":         {queue.Position{}, nil, queue.Position{ID: "/default"}, `{"messageGroup": {"$in": ["default",null]}}`},
 		"after one of no group": {queue.Position{ID: queue.Alone, In: true}, nil, queue.Position{ID: "/default"}, `{"messageGroup": {"$in": ["default",null]}}`},
 		"other groups":          {queue.Position{ID: "/default"}, full, behindZ, `{"messageGroup": {"$gte": ""}}`},
+		"an array is last":      {queue.Position{ID: "/default"}, array, behindZ, `{"messageGroup": {"$gte": ""}}`},
+		"only arrays":           {queue.Position{ID: "/default"}, arrays, queue.Position{}, `{"messageGroup": {"$gte": ""}}`},
 		"a group":               {behindZ, nil, queue.Position{ID: "=z"}, `"$or"`},
 		"behind a group":        {queue.Position{ID: "=z"}, nil, queue.Position{}, `{"messageGroup": {"$gt": "z"}}`},
 		"a new one in a group":  {queue.Position{ID: "=a", In: true}, nil, queue.Position{ID: "=a"}, `{"messageGroup": "a"}`},
