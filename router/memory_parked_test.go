@@ -59,8 +59,12 @@ func TestG7_ParkedMessagesCountUntilTheyAreWritten(t *testing.T) {
 				}
 				r.state.setFail(nil)
 				if tt.err == errInjected { //nolint:errorlint // what is retried may wait for its address instead
+					tried := int64(0)
+					if tt.groups < n { // the first one of each group, now and then: nothing is ever delivered, so the address may be at fault
+						tried = int64(tt.groups) * (size + 8<<10)
+					}
 					r.until("everything is parked and its memory given back", func() bool {
-						return len(r.parked()) == n && r.router.budget.Used.Load() == 0
+						return len(r.parked()) == n && r.router.budget.Used.Load() <= tried
 					})
 				}
 				r.stop()
