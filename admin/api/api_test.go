@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/admin/operate"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -294,10 +295,10 @@ func testReading(t *testing.T, s *site) {
 	s.refused(http.StatusUnprocessableEntity, "read", "GET", "/parked?failure=x", "")
 	s.refused(http.StatusForbidden, "read", "GET", "/parked/"+key+"?payload=true", "")
 	s.want("operate", "GET", "/parked/"+key+"?payload=true", "", `"customer":"bad"`)
-	for _, path := range []string{"/routes/none", "/parked?route=none", "/parked/orders/0/99", "/failures?route=none", "/none"} {
+	for _, path := range []string{"/routes/none", "/parked?route=none", "/parked/orders/0/99", fmt.Sprintf("/parked/orders/%d/1", adapters.MaxLanes-1), "/failures?route=none", "/none"} {
 		s.refused(http.StatusNotFound, "read", "GET", path, "")
 	}
-	for _, path := range []string{"/routes?limit=0", "/routes?limit=x", "/parked?status=ill", "/parked?after=x", "/parked?before=never", "/parked?error=%00", "/parked/orders/16/1"} {
+	for _, path := range []string{"/routes?limit=0", "/routes?limit=x", "/parked?status=ill", "/parked?after=x", "/parked?before=never", "/parked?error=%00", fmt.Sprintf("/parked/orders/%d/1", adapters.MaxLanes)} {
 		s.refused(http.StatusUnprocessableEntity, "read", "GET", path, "")
 	}
 	s.refused(http.StatusMethodNotAllowed, "admin", "POST", "/routes", "{}")

@@ -83,7 +83,7 @@ type parkedOut struct {
 
 type messageIn struct {
 	RouteIn
-	Slot    int   `path:"slot" minimum:"0" maximum:"15"`
+	Slot    int   `path:"slot" minimum:"0" maximum:"4095"`
 	Seq     int64 `path:"seq" minimum:"1"`
 	Payload bool  `query:"payload" doc:"Show the values of payload and metadata; needs the role operate."`
 }

@@ -68,6 +68,23 @@ func TestAnOperationChangesWhatItsPlanCounts(t *testing.T) {
 	}
 }
 
+// Rows of a queue that wait for their next attempt are redriven at once.
+func TestAnOperationRedrivesRowsInBackoff(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.exec("UPDATE outbox SET status = 'failed', retry_count = 1, next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 hour') WHERE status = 'pending'")
+	id := s.order(operate.OperationOrder{Kind: adapters.OperationRedrive, Filter: adapters.ParkedFilter{Route: "work", Status: adapters.ParkedRetrying}})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	o, err := s.op.WorkOperation(ctx, id, "worker", nil)
+	if err != nil || o.State != adapters.OperationDone || o.Total != 1 || o.Done != 1 {
+		t.Errorf("ended as %s with %d of %d done, %v", o.State, o.Done, o.Total, err)
+	}
+	if n := s.count("SELECT count(*) FROM outbox WHERE status <> 'dead_lettered' AND retry_count = 0 AND coalesce(next_attempt_at, '') <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"); n != 1 {
+		t.Errorf("%d rows are ready, want 1", n)
+	}
+}
+
 // Of two workers each message is changed by one.
 func TestTwoWorkersOfAnOperation(t *testing.T) {
 	t.Parallel()

@@ -58,6 +58,7 @@ func TestPlacesOfOperationsComeBack(t *testing.T) {
 		"parked":  {Parked: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: "r\xff", Slot: 3}, Seq: 9}, ParkedOver: true},
 		"dead":    {Source: 2, Dead: adapters.DeadKey{Table: "t", Created: "2026-01-01", Key: "\x00"}},
 		"pending": {Source: 1, Pending: []adapters.DeadKey{{Table: "t", Key: "1"}, {Table: "t", Key: "base64:"}}},
+		"backoff": {Dead: adapters.DeadKey{Key: "1", Retrying: true}, Pending: []adapters.DeadKey{{Key: "2", Retrying: true}, {Key: "3"}}},
 		"routes":  {Route: 7},
 	} {
 		var got adapters.Operation

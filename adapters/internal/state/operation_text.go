@@ -45,6 +45,11 @@ type deadPlace struct {
 	Table   string `json:"t"`
 	Created string `json:"c"`
 	Key     string `json:"k"`
+	Waits   bool   `json:"w,omitempty"` // in backoff
+}
+
+func placeOf(k adapters.DeadKey) deadPlace {
+	return deadPlace{Pack(k.Table), Pack(k.Created), Pack(k.Key), k.Retrying}
 }
 
 func encodeSubject(o *adapters.Operation) string {
@@ -64,10 +69,11 @@ func encodePlace(p *adapters.OperationPlace) string {
 		out.Parked = &parkedPlace{Pack(k.Route), k.Slot, k.Seq}
 	}
 	if k := p.Dead; k != (adapters.DeadKey{}) {
-		out.Dead = &deadPlace{Pack(k.Table), Pack(k.Created), Pack(k.Key)}
+		dead := placeOf(k)
+		out.Dead = &dead
 	}
 	for _, k := range p.Pending {
-		out.Pending = append(out.Pending, deadPlace{Pack(k.Table), Pack(k.Created), Pack(k.Key)})
+		out.Pending = append(out.Pending, placeOf(k))
 	}
 	return encoded(out)
 }
@@ -103,7 +109,7 @@ func decodeOperation(o *adapters.Operation, subjectText, placeText string) error
 }
 
 func (p deadPlace) key() adapters.DeadKey {
-	return adapters.DeadKey{Table: Unpack(p.Table), Created: Unpack(p.Created), Key: Unpack(p.Key)}
+	return adapters.DeadKey{Table: Unpack(p.Table), Created: Unpack(p.Created), Key: Unpack(p.Key), Retrying: p.Waits}
 }
 
 func packed(texts []string) (out []string) {
