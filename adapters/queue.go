@@ -174,8 +174,7 @@ type Coverage struct {
 	Tables []Coverage
 }
 
-// NextFor is when a claim would read on that is to see everything that was committed before a time: as soon as one of the tables that have
-// been read less is read. It is for times after Since.
+// NextFor is when a claim would read on in one of the tables whose Since is before a time. It is for times after the common Since.
 func (c Coverage) NextFor(whole time.Time) time.Time {
 	next := c.Next
 	for _, t := range c.Tables {

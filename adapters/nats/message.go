@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"fmt"
 	"net/textproto"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -47,16 +47,13 @@ func (d *Destination) encode(subject string, msg *message.Message, scratch []for
 	return out, list, nil
 }
 
-// anyProducer stands for the lane of messages that came over none.
-const anyProducer = "outrider"
-
 // storedID is what a stream recognises a message by. A stream has one set of ids for all its subjects and publishers: without lane and subject
 // the message of a second route, or of a table with the same serial keys, would count as stored.
 func storedID(subject string, msg *message.Message) string {
-	return cmp.Or(msg.Metadata[outbox.MetaLane], anyProducer) + " " + subject + " " + msg.UUID
+	return broker.ProducerOf(msg) + " " + subject + " " + msg.UUID
 }
 
-// eventID is the event id in a stored one, which another publisher may have chosen.
+// eventID is the event id in such an id. One of another publisher is returned as it is.
 func eventID(subject, stored string) string {
 	if _, id, ours := strings.Cut(stored, " "+subject+" "); ours {
 		return id

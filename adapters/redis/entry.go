@@ -1,13 +1,13 @@
 package redis
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters/internal/broker"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -21,15 +21,12 @@ const (
 // maxValue is the longest value that Redis takes (proto-max-bulk-len).
 const maxValue = 512 << 20
 
-// anyProducer is the producer of messages that came over no lane.
-const anyProducer = "outrider"
-
 // xadd returns the command that adds a message to a stream. unique has the server recognise a message that is there already.
 func (d *Destination) xadd(stream string, msg *message.Message, unique bool) ([]any, error) {
 	args := make([]any, 0, 16)
 	args = append(args, "xadd", stream)
 	if unique {
-		args = append(args, "idmp", cmp.Or(msg.Metadata[outbox.MetaLane], anyProducer), msg.UUID)
+		args = append(args, "idmp", broker.ProducerOf(msg), msg.UUID)
 	}
 	if d.cfg.MaxLen > 0 {
 		args = append(args, "maxlen", "~", d.cfg.MaxLen)

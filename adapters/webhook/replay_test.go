@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters/internal/httpx/httpxtest"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 func TestAnAttemptIsReplayedOnceAtMost(t *testing.T) {
@@ -21,8 +22,13 @@ func TestAnAttemptIsReplayedOnceAtMost(t *testing.T) {
 
 func TestG6_AConnectionThatSaysNothingMoreEnds(t *testing.T) {
 	t.Parallel()
-	httpxtest.ConnectionsEnd(t, func(t *testing.T, url string, trust *tls.Config) func(id string) error {
+	httpxtest.ConnectionsEnd(t, proxied, func(t *testing.T, url string, trust *tls.Config) func(id string) error {
 		d := destination(t, Config{URL: url, TLS: trust, Timeout: httpxtest.Timeout})
 		return func(id string) error { return one(t, d, newMessage(id, "g")) }
 	})
+}
+
+func proxied(t *testing.T, receiver string) httpxtest.Balancer {
+	t.Helper()
+	return testenv.StartProxy(t, receiver)
 }

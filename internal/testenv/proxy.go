@@ -15,8 +15,8 @@ type Proxy struct {
 	mu     sync.Mutex
 	gate   chan struct{} // closed: answers pass
 	refuse bool
-	left   int // bytes that still reach the server; negative: any number
-	conns  map[net.Conn]struct{}
+	left   int               // bytes that still reach the server; negative: any number
+	conns  map[net.Conn]bool // true: what it sends is dropped
 }
 
 // StartProxy forwards connections to an address (host:port) until the test ends.
@@ -28,7 +28,7 @@ func StartProxy(tb testing.TB, to string) *Proxy {
 	}
 	open := make(chan struct{})
 	close(open)
-	p := &Proxy{listener: l, to: to, gate: open, left: -1, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{listener: l, to: to, gate: open, left: -1, conns: map[net.Conn]bool{}}
 	p.wg.Go(p.serve)
 	tb.Cleanup(func() {
 		_ = l.Close() // no connection is made any more
@@ -66,11 +66,14 @@ func (p *Proxy) pipe(dst, src net.Conn, answers bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
+		p.mu.Lock()
+		gate, drops := p.gate, p.conns[src]
+		p.mu.Unlock()
+		if drops && err == nil {
+			continue
+		}
 		pass := n
 		if answers {
-			p.mu.Lock()
-			gate := p.gate
-			p.mu.Unlock()
 			<-gate
 		} else {
 			pass = p.limited(n)
@@ -101,7 +104,7 @@ func (p *Proxy) add(reached bool, conns ...net.Conn) bool {
 		return false
 	}
 	for _, c := range conns {
-		p.conns[c] = struct{}{}
+		p.conns[c] = false
 	}
 	return true
 }
@@ -114,6 +117,15 @@ func (p *Proxy) Cut() {
 		_ = c.Close()
 	}
 	clear(p.conns)
+}
+
+// Forget passes nothing on of the connections that there are, and closes none: as a load balancer that has forgotten them.
+func (p *Proxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		p.conns[c] = true
+	}
 }
 
 // Hang holds all answers back until release is called.

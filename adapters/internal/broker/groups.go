@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,11 @@ func ChargeHeads(errs []error, groupOf func(int) string) {
 
 // GroupOf returns the group of a message.
 func GroupOf(msg *message.Message) string { return msg.Metadata[outbox.MetaGroup] }
+
+// ProducerOf returns for whom a broker tells event ids apart: the lane of a message, or "outrider" if it came over none.
+func ProducerOf(msg *message.Message) string {
+	return cmp.Or(msg.Metadata[outbox.MetaLane], "outrider")
+}
 
 // Publish implements Watermill's message.Publisher by a destination: all messages in batches of at most most, in order, to the
 // address given. The error is that of the first message that was not delivered; messages of other groups may have been.

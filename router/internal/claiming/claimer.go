@@ -118,12 +118,12 @@ func (c *Claimer) Run(ctx context.Context) {
 		case got.full:
 			pause = lane.EvictionPause
 		default:
-			if pause = c.Backoff.Pause(ctx); pause == 0 {
+			pause = c.Backoff.Pause(ctx)
+			if pause == 0 || c.Backoff.LooksOver(c.whole) { // the looks may have read on where a round was that began before the commit
 				c.whole = time.Now()
-				continue
 			}
-			if c.Backoff.LooksOver(c.whole) { // they may have gone on with claims that had begun before the commit
-				c.whole = time.Now()
+			if pause == 0 {
+				continue
 			}
 		}
 		more := false
